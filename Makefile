@@ -1,0 +1,45 @@
+# Every target prepares what it needs; nothing but Python 3.11+, pip and make has to be there.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+
+.PHONY: demo test lint bench docs clean
+
+demo: $(VENV)/.run
+	$(BIN)/evergraph demo --out demo
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest --numprocesses 2
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m benchmarks
+
+docs: $(VENV)/.docs
+	$(BIN)/mkdocs build --strict
+
+clean:
+	rm -rf $(VENV) build dist site demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Evergraph needs Python 3.11 or newer; choose one with: make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+
+# torch comes first and exactly as pinned: asked for by a range, pip would fetch a build of several gigabytes.
+$(VENV)/.run: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) torch
+	$(PIP) --editable .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.run
+	$(PIP) --editable '.[pyg,networkx,dev]'
+	touch $@
+
+$(VENV)/.docs: $(VENV)/.run
+	$(PIP) --editable '.[docs]'
+	touch $@
