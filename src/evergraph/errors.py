@@ -27,9 +27,9 @@ class InputError(EvergraphError, ValueError):
 
     Examples
     --------
-    >>> raise InputError("'soon' is not a time", fix="write a year", file="papers.csv", column="time", row=7, line=8)
+    >>> raise InputError("'soon' is not a time", fix="write a year", file="p.csv", column="time", row=7, line=8)
     Traceback (most recent call last):
-    evergraph.errors.InputError: papers.csv, column 'time', row 7 (line 8): 'soon' is not a time. To fix it: write a year.
+    evergraph.errors.InputError: p.csv, column 'time', row 7 (line 8): 'soon' is not a time. To fix it: write a year.
     """
 
     def __init__(

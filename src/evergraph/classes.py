@@ -1,0 +1,83 @@
+"""Class names and their rows: integer class codes never leave the package, names do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evergraph.errors import InputError
+
+__all__ = ["UNSEEN", "ClassRegistry"]
+
+UNSEEN = "unseen"
+"""What a decision says of a vertex whose class was never seen before; no class may bear this name."""
+
+
+@dataclass(frozen=True)
+class ClassRegistry:
+    """The classes of a graph, one row each, in the order in which they became known.
+
+    Rows never move: a graph that learns a new class appends it, so a model's output rows stay valid.
+
+    Parameters
+    ----------
+    names
+        Class name by row.
+    first, last
+        First and last time at which a vertex has the class; 0 where ``support`` is 0.
+    support
+        Number of vertices of the class.
+
+    Examples
+    --------
+    >>> registry = ClassRegistry.count(["KDD", "ICML"], codes=np.array([0, 1, 1, -1]), times=np.array([1, 2, 3, 4]))
+    >>> registry.row("ICML"), registry.support.tolist(), registry.last.tolist()
+    (1, [1, 2], [1, 3])
+    """
+
+    names: tuple[str, ...]
+    first: NDArray[np.int64]
+    last: NDArray[np.int64]
+    support: NDArray[np.int64]
+
+    @classmethod
+    def count(cls, names: Iterable[str], codes: NDArray[np.integer], times: NDArray[np.integer]) -> ClassRegistry:
+        """Registry of classes with the given names, counted over vertices in ascending order of time."""
+        names = tuple(names)
+        labelled = np.flatnonzero(codes >= 0)
+        codes, times = codes[labelled], times[labelled]
+        first = np.zeros(len(names), np.int64)
+        last = np.zeros(len(names), np.int64)
+        # Later writes win: forwards leaves the last time of each class, backwards the first.
+        last[codes] = times
+        first[codes[::-1]] = times[::-1]
+        return cls(names, first, last, np.bincount(codes, minlength=len(names)).astype(np.int64))
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        return {name: row for row, name in enumerate(self.names)}
+
+    def row(self, name: str) -> int:
+        """Row of a class by its name."""
+        try:
+            return self._rows[name]
+        except KeyError:
+            raise InputError(f"there is no class named {name!r}", fix="use one of the graph's class names") from None
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._rows
+
+
+def extend_names(names: tuple[str, ...], more: Iterable[str]) -> tuple[str, ...]:
+    """Append the names that are new, in their order, and leave the rows of the others as they are."""
+    return tuple(dict.fromkeys([*names, *more]))

@@ -1,0 +1,94 @@
+"""Undirected, unweighted edges in compressed sparse rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from evergraph.errors import InputError
+
+_MOST = np.iinfo(np.int32).max
+
+
+@dataclass(frozen=True, eq=False)
+class Adjacency:
+    """Each edge stands in the rows of both its ends; neighbours ascend; no self-loops, no doubles.
+
+    Parameters
+    ----------
+    indptr, indices
+        Compressed sparse rows, int32.
+    times
+        The time from which each entry's edge is visible; None where every edge is as old as its younger end.
+    """
+
+    indptr: NDArray[np.int32]
+    indices: NDArray[np.int32]
+    times: NDArray[np.int64] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        source: NDArray[np.integer],
+        target: NDArray[np.integer],
+        vertex_times: NDArray[np.int64],
+        edge_times: NDArray[np.int64] | None = None,
+    ) -> Adjacency:
+        """Rows of the edges between these vertices, named by their rows, in any direction and order.
+
+        Of several edges between two vertices the earliest counts.
+        """
+        n = len(vertex_times)
+        proper = source != target
+        source, target = source[proper].astype(np.int64), target[proper].astype(np.int64)
+        if 2 * len(source) > _MOST or n > _MOST:
+            raise InputError(f"{len(source):,} edges are more than can be held", fix=f"keep to {_MOST // 2:,} edges")
+        # One sortable number an entry (row, column): sorting these is much faster than sorting pairs.
+        keys = np.concatenate([source * n + target, target * n + source])
+        visible = None
+        if edge_times is None:
+            keys = np.unique(keys)
+        else:
+            seen_from = np.maximum(edge_times[proper], np.maximum(vertex_times[source], vertex_times[target]))
+            order = np.lexsort((np.tile(seen_from, 2), keys))
+            keys, first = np.unique(keys[order], return_index=True)
+            visible = np.tile(seen_from, 2)[order[first]]
+        rows, columns = np.divmod(keys, n) if n else (keys, keys)
+        if visible is not None and (visible == np.maximum(vertex_times[rows], vertex_times[columns])).all():
+            visible = None
+        indptr = np.zeros(n + 1, np.int32)
+        np.cumsum(np.bincount(rows, minlength=n), out=indptr[1:])
+        return cls(indptr, columns.astype(np.int32), visible)
+
+    @property
+    def edges(self) -> int:
+        """Number of edges."""
+        return len(self.indices) // 2
+
+    def matrix(self) -> sparse.csr_array:
+        """The adjacency as a symmetric scipy matrix of ones."""
+        return self._matrix(np.ones(len(self.indices), np.bool_))
+
+    def _matrix(self, data: NDArray[Any]) -> sparse.csr_array:
+        n = len(self.indptr) - 1
+        return sparse.csr_array((data, self.indices, self.indptr), shape=(n, n))
+
+    def ends(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64] | None]:
+        """Each edge once: its older end, its younger end and, where edges have their own, its time."""
+        rows = np.repeat(np.arange(len(self.indptr) - 1, dtype=np.int32), np.diff(self.indptr))
+        once = np.flatnonzero(rows < self.indices)
+        return rows[once], self.indices[once], None if self.times is None else self.times[once]
+
+    def part(self, rows: slice, last: int) -> Adjacency:
+        """Edges with both ends among a run of vertices and visible at time ``last``, renumbered from 0."""
+        if self.times is None:
+            inside = self.matrix()[rows, rows]
+            return Adjacency(inside.indptr, inside.indices)
+        inside = self._matrix(self.times)[rows, rows]
+        visible = inside.data <= last
+        kept = np.concatenate([[0], np.cumsum(visible)]).astype(np.int32)
+        return Adjacency(kept[inside.indptr], inside.indices[visible], inside.data[visible])

@@ -1,0 +1,279 @@
+"""Building and changing a graph: every way ends in `_assemble`, so that appending equals rebuilding."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evergraph.classes import extend_names
+from evergraph.errors import InputError
+from evergraph.graph import ids as id_columns
+from evergraph.graph.adjacency import Adjacency
+from evergraph.graph.columns import (
+    EdgeColumns,
+    VertexColumns,
+    as_features,
+    as_table,
+    class_column,
+    edge_columns,
+    vertex_columns,
+)
+from evergraph.graph.evolving import EvolvingGraph
+from evergraph.graph.features import Features
+from evergraph.graph.ids import Ids
+from evergraph.graph.origin import Origin
+from evergraph.graph.times import TimeAxis, check_span
+
+log = logging.getLogger(__name__)
+
+_VERTICES, _EDGES = Origin("vertices"), Origin("edges")
+_Ends = tuple[NDArray[np.integer], NDArray[np.integer], NDArray[np.int64] | None]
+_NO_EDGES: _Ends = (np.empty(0, np.int64), np.empty(0, np.int64), None)
+
+
+def build(
+    vertices: Any,
+    edges: Any,
+    features: Any,
+    feature_names: list[str] | None,
+    every: str | int | None,
+    drop_dangling: bool,
+    about: Mapping[str, str],
+) -> EvolvingGraph:
+    """See `EvolvingGraph.build`."""
+    checked = _check_vertices(vertices, features, feature_names, every=every)
+    return from_columns(checked, _check_edges(edges, checked.axis), drop_dangling, about)
+
+
+def from_columns(
+    vertices: VertexColumns, edges: EdgeColumns | None, drop_dangling: bool, about: Mapping[str, str]
+) -> EvolvingGraph:
+    """Build a graph from checked columns."""
+    ends = _ends(vertices.ids, edges, drop_dangling)
+    return _assemble(
+        vertices.ids,
+        vertices.times,
+        vertices.codes,
+        vertices.class_names,
+        vertices.features,
+        ends,
+        vertices.axis,
+        about,
+    )
+
+
+def append(graph: EvolvingGraph, vertices: Any, edges: Any, features: Any, drop_dangling: bool) -> EvolvingGraph:
+    """See `EvolvingGraph.append`."""
+    ids, times, codes, names, joined = graph.ids, graph.times, graph.codes, graph.class_names, graph.features
+    if vertices is not None:
+        new = _check_vertices(vertices, features, _columns_of(graph.features), axis=graph.axis)
+        known = np.flatnonzero(id_columns.find(graph.ids, id_columns.to_arrow(new.ids)) >= 0)
+        if len(known):
+            raise InputError(
+                f"vertex {new.ids[int(known[0])]!r} is in the graph already", fix="append new vertices only"
+            )
+        if type(new.features) is not type(graph.features):
+            raise InputError(
+                f"the new vertices have {_kind(new.features)}, the graph's have {_kind(graph.features)}",
+                fix="give the new vertices the same kind of features",
+            )
+        ids = id_columns.join(ids, new.ids)
+        times = np.concatenate([times, new.times])
+        check_span(times, _VERTICES, "time")
+        names = extend_names(names, new.class_names)
+        row_of = {name: row for row, name in enumerate(names)}
+        moved = np.array([*(row_of[name] for name in new.class_names), -1], np.int32)
+        codes = np.concatenate([codes, moved[new.codes]])
+        if new.features is not None:
+            joined = graph.features.join(new.features)  # type: ignore[union-attr,arg-type]  # same types, see above
+    old, added = graph.links.ends(), _ends(ids, _check_edges(edges, graph.axis), drop_dangling)
+    ends = (
+        np.concatenate([old[0], added[0]]),
+        np.concatenate([old[1], added[1]]),
+        _join_times(old, added, times),
+    )
+    return _assemble(ids, times, codes, names, joined, ends, graph.axis, graph.about)
+
+
+def relabel(graph: EvolvingGraph, ids: Iterable[str | int], labels: Iterable[str | None]) -> EvolvingGraph:
+    """See `EvolvingGraph.relabel`."""
+    rows = find(graph, ids)
+    table = as_table({"label": list(labels)}, Origin("labels"))
+    coded = class_column(table.column("label").combine_chunks(), Origin("labels"), "label").dictionary_encode()
+    if len(coded) != len(rows):
+        raise InputError(f"{len(coded)} labels for {len(rows)} vertices", fix="give one label a vertex")
+    new_names = coded.dictionary.to_pylist()
+    names = extend_names(graph.class_names, new_names)
+    row_of = {name: row for row, name in enumerate(names)}
+    moved = np.array([*(row_of[name] for name in new_names), -1], np.int32)
+    codes = graph.codes.copy()
+    codes[rows] = moved[coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
+    return replace(graph, codes=_frozen(codes), class_names=names)
+
+
+def remove(graph: EvolvingGraph, vertices: Iterable[str | int], edges: Any) -> EvolvingGraph:
+    """See `EvolvingGraph.remove`."""
+    keep = np.ones(len(graph), bool)
+    keep[find(graph, vertices)] = False
+    if not keep.any():
+        raise InputError("no vertex would be left", fix="keep at least one")
+    source, target, times = graph.links.ends()
+    stays = keep[source] & keep[target]
+    if edges is not None:
+        gone_source, gone_target, _ = _ends(graph.ids, _check_edges(edges, graph.axis), False)
+        n = len(graph)
+        gone = np.minimum(gone_source, gone_target) * n + np.maximum(gone_source, gone_target)
+        present = source.astype(np.int64) * n + target
+        absent = np.flatnonzero(~np.isin(gone, present))
+        if len(absent):
+            pair = graph.ids[int(gone_source[absent[0]])], graph.ids[int(gone_target[absent[0]])]
+            _EDGES.fail(
+                f"there is no edge between {pair[0]!r} and {pair[1]!r}",
+                row=int(absent[0]),
+                fix="remove edges that exist",
+            )
+        stays &= ~np.isin(present, gone)
+    place = np.cumsum(keep) - 1
+    rows = np.flatnonzero(keep)
+    return _assemble(
+        id_columns.take(graph.ids, rows),
+        graph.times[rows],
+        graph.codes[rows],
+        graph.class_names,
+        graph.features.take(rows) if graph.features is not None else None,
+        (place[source[stays]], place[target[stays]], times[stays] if times is not None else None),
+        graph.axis,
+        graph.about,
+    )
+
+
+def find(graph: EvolvingGraph, ids: Iterable[str | int]) -> NDArray[np.int64]:
+    """See `EvolvingGraph.find`."""
+    wanted = as_table({"id": list(ids)}, Origin("ids")).column("id").combine_chunks()
+    rows = id_columns.find(graph.ids, wanted)
+    unknown = np.flatnonzero(rows < 0)
+    if len(unknown):
+        raise InputError(
+            f"there is no vertex {wanted[int(unknown[0])].as_py()!r}", fix="give ids of vertices in the graph"
+        )
+    return rows
+
+
+def _assemble(
+    ids: Ids,
+    times: NDArray[np.int64],
+    codes: NDArray[np.int32],
+    class_names: tuple[str, ...],
+    features: Features | None,
+    ends: _Ends,
+    axis: TimeAxis,
+    about: Mapping[str, str],
+) -> EvolvingGraph:
+    """Sort by time (stable, so vertices of one time keep their order), renumber the edges, freeze everything."""
+    source, target, edge_times = ends
+    if (times[1:] < times[:-1]).any():
+        order = np.argsort(times, kind="stable")
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        ids, times, codes = id_columns.take(ids, order), times[order], codes[order]
+        features = features.take(order) if features is not None else None
+        source, target = place[source], place[target]
+    links = Adjacency.of(source, target, times, edge_times)
+    if isinstance(ids, np.ndarray):
+        _frozen(ids)
+    for array in (links.indptr, links.indices, links.times):
+        if array is not None:
+            _frozen(array)
+    return EvolvingGraph(ids, _frozen(times), _frozen(codes), class_names, links, features, axis, dict(about))
+
+
+def _check_vertices(
+    vertices: Any,
+    features: Any,
+    feature_names: list[str] | None,
+    *,
+    every: str | int | None = None,
+    axis: TimeAxis | None = None,
+) -> VertexColumns:
+    table = as_table(vertices, _VERTICES)
+    return vertex_columns(
+        table,
+        _VERTICES,
+        label="label" if "label" in table.column_names else None,
+        text="text" if "text" in table.column_names else None,
+        features=as_features(features, feature_names) if features is not None else None,
+        every=every,
+        axis=axis,
+    )
+
+
+def _check_edges(edges: Any, axis: TimeAxis) -> EdgeColumns | None:
+    if edges is None:
+        return None
+    if isinstance(edges, (np.ndarray, list, tuple)):
+        pairs = np.asarray(edges, dtype=object if not isinstance(edges, np.ndarray) else None)
+        if pairs.size == 0:
+            return None
+        if pairs.ndim != 2 or pairs.shape[1] != 2:
+            raise InputError(
+                f"edges have the shape {pairs.shape}",
+                fix="give an array of pairs, or columns source and target",
+            )
+        edges = {"source": pairs[:, 0].tolist(), "target": pairs[:, 1].tolist()}
+    table = as_table(edges, _EDGES)
+    return edge_columns(table, _EDGES, axis, time="time" if "time" in table.column_names else None)
+
+
+def _ends(ids: Ids, edges: EdgeColumns | None, drop_dangling: bool) -> _Ends:
+    """Rows of the ends of each edge; edges to unknown ids are refused or dropped."""
+    if edges is None:
+        return _NO_EDGES
+    source, target = id_columns.find(ids, edges.source), id_columns.find(ids, edges.target)
+    dangling = (source < 0) | (target < 0)
+    if not dangling.any():
+        return source, target, edges.times
+    if not drop_dangling:
+        row = int(np.argmax(dangling))
+        side = 0 if source[row] < 0 else 1
+        unknown = (edges.source, edges.target)[side][row].as_py()
+        edges.origin.fail(
+            f"an edge leads to {unknown!r}, which is no vertex ({int(dangling.sum()):,} edges of {len(source):,} do so)",
+            column=edges.names[side],
+            row=row,
+            fix="add the vertices, or drop such edges with drop_dangling (--drop-dangling)",
+        )
+    log.info("%s edges to unknown vertices dropped", f"{int(dangling.sum()):,}")
+    stays = ~dangling
+    return source[stays], target[stays], edges.times[stays] if edges.times is not None else None
+
+
+def _join_times(old: _Ends, added: _Ends, times: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """Times of old and added edges; an edge without its own is as old as its younger end."""
+    if old[2] is None and added[2] is None:
+        return None
+    parts = (np.maximum(times[s], times[t]) if own is None else own for s, t, own in (old, added))
+    return np.concatenate(list(parts))
+
+
+def _columns_of(features: Features | None) -> list[str] | None:
+    columns = getattr(features, "columns", None)
+    return list(columns) if columns is not None else None
+
+
+def _kind(features: Features | None) -> str:
+    return {"NoneType": "none", "DenseFeatures": "dense features", "SparseFeatures": "sparse features"}.get(
+        type(features).__name__, "text"
+    )
+
+
+_Array = TypeVar("_Array", bound=NDArray[Any])
+
+
+def _frozen(array: _Array) -> _Array:
+    array.flags.writeable = False
+    return array

@@ -1,0 +1,271 @@
+"""The border: columns of a table become checked vertices and edges, or an error that names the row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from evergraph.classes import UNSEEN
+from evergraph.errors import InputError
+from evergraph.graph.features import DenseFeatures, Features, SparseFeatures
+from evergraph.graph.ids import Ids, first_duplicate, take
+from evergraph.graph.origin import Origin
+from evergraph.graph.strings import Strings
+from evergraph.graph.times import TimeAxis, check_span, choose_axis
+from evergraph.graph.words import count_words
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, eq=False)
+class VertexColumns:
+    """Checked vertices in ascending order of time, those of one time in the order in which they came.
+
+    ``codes`` point into ``class_names``; -1 is no label.
+    """
+
+    ids: Ids
+    times: NDArray[np.int64]
+    codes: NDArray[np.int32]
+    class_names: tuple[str, ...]
+    features: Features | None
+    axis: TimeAxis
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeColumns:
+    """Checked edges between ids; whether the ids exist is not yet known."""
+
+    source: pa.Array
+    target: pa.Array
+    times: NDArray[np.int64] | None
+    origin: Origin
+    names: tuple[str, str] = ("source", "target")
+
+
+def as_table(table: Any, origin: Origin) -> pa.Table:
+    """A mapping of columns, a pandas or polars frame, or anything else that speaks Arrow, as an Arrow table."""
+    import pyarrow as pa
+
+    if isinstance(table, pa.Table):
+        return table
+    try:
+        if isinstance(table, Mapping):
+            return pa.table({str(name): _as_array(values) for name, values in table.items()})
+        return pa.table(table)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InputError(
+            f"the {origin.file} are no table ({error})",
+            fix="give a mapping of equally long columns, a data frame or an Arrow table",
+        ) from error
+
+
+def _as_array(values: Any) -> pa.Array:
+    import pyarrow as pa
+
+    if isinstance(values, Strings):
+        return values.arrow()
+    if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "US":
+        return pa.array(values.tolist())
+    return pa.array(values)
+
+
+def vertex_columns(
+    table: pa.Table,
+    origin: Origin,
+    *,
+    id: str = "id",
+    time: str = "time",
+    label: str | None = "label",
+    text: str | None = "text",
+    features: Features | None = None,
+    every: str | int | None = None,
+    axis: TimeAxis | None = None,
+) -> VertexColumns:
+    """Check the columns of vertices; None for ``label`` or ``text`` leaves them out."""
+    if not table.num_rows:
+        origin.fail("there are no vertices", fix="give at least one")
+    if text is not None and features is not None:
+        origin.fail(
+            "text and feature columns cannot be combined",
+            fix=f"leave out the text column '{text}', or the features",
+        )
+    ids = _ids(_column(table, id, origin), origin, id)
+    time_column = _column(table, time, origin)
+    if axis is None:
+        axis = choose_axis(time_column, every, origin, time)
+    times = axis.parse(time_column, origin, time)
+    check_span(times, origin, time)
+    labels = class_column(_column(table, label, origin), origin, label) if label is not None else _nulls(len(ids))
+    texts = _text(_column(table, text, origin), origin, text) if text is not None else None
+    if features is not None and len(features) != len(ids):
+        origin.fail(f"{len(features)} rows of features for {len(ids)} vertices", fix="give one row a vertex")
+    if (times[1:] < times[:-1]).any():
+        # Sorted before labels and words are coded, so that classes and words are numbered as they first appear in time.
+        order = np.argsort(times, kind="stable")
+        ids, times, labels = take(ids, order), times[order], labels.take(order)
+        texts = texts.take(order) if texts is not None else None
+        features = features.take(order) if features is not None else None
+    coded = labels.dictionary_encode()
+    return VertexColumns(
+        ids,
+        times,
+        coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32),
+        tuple(coded.dictionary.to_pylist()),
+        count_words(texts) if texts is not None else features,
+        axis,
+    )
+
+
+def edge_columns(
+    table: pa.Table,
+    origin: Origin,
+    axis: TimeAxis,
+    *,
+    source: str = "source",
+    target: str = "target",
+    time: str | None = None,
+) -> EdgeColumns:
+    """Check the columns of edges; None for ``time`` leaves it out."""
+    ends = []
+    for name in (source, target):
+        column = _column(table, name, origin)
+        _refuse_gaps(column, origin, name, "an edge has no end", "give the ids of both ends, or delete the row")
+        ends.append(column)
+    times = None
+    if time is not None and table.num_rows:
+        times = axis.parse(_column(table, time, origin), origin, time)
+    return EdgeColumns(ends[0], ends[1], times, origin, (source, target))
+
+
+def as_features(values: Any, columns: list[str] | None = None, origin: Origin | None = None) -> Features:
+    """Features from a scipy sparse matrix (kept sparse) or a two-dimensional array (kept dense)."""
+    origin = origin or Origin("features")
+    names = None if columns is None else Strings.of(columns)
+    if sparse.issparse(values):
+        features = SparseFeatures.of(values, names)
+        finite = np.isfinite(features.data)
+        if not finite.all():
+            row = int(np.searchsorted(features.indptr, np.argmin(finite), side="right")) - 1
+            _not_finite(origin, row, int(features.indices[np.argmin(finite)]), columns)
+        return features
+    dense = np.array(values, dtype=np.float32, order="C", ndmin=2)
+    if dense.ndim != 2:
+        origin.fail(f"features have {dense.ndim} dimensions", fix="give one row a vertex and one column a feature")
+    finite = np.isfinite(dense)
+    if not finite.all():
+        row, column = np.argwhere(~finite)[0].tolist()
+        _not_finite(origin, row, column, columns)
+    return DenseFeatures(dense)
+
+
+def _not_finite(origin: Origin, row: int, column: int, columns: list[str] | None) -> None:
+    name = columns[column] if columns else str(column)
+    origin.fail("a feature is missing, infinite or no number", column=name, row=row, fix="write a number")
+
+
+def _column(table: pa.Table, name: str, origin: Origin) -> pa.Array:
+    if name not in table.column_names:
+        present = ", ".join(table.column_names)
+        origin.fail(f"there is no column '{name}'", fix=f"name the column that holds it (there are: {present})")
+    column = table.column(name)
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+
+
+def _ids(column: pa.Array, origin: Origin, name: str) -> Ids:
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column = column.dictionary_decode()
+        kind = column.type
+    if not _is_text(kind) and not pa.types.is_integer(kind):
+        origin.fail(f"a column of {kind} holds no ids", column=name, fix="give strings or whole numbers")
+    _refuse_gaps(column, origin, name, "a vertex has no id", "give every vertex an id of its own")
+    ids = Strings.from_arrow(column) if _is_text(kind) else np.array(column.cast(pa.int64()))
+    if (double := first_duplicate(ids)) is not None:
+        again, first = double
+        origin.fail(
+            f"id {ids[again]!r} stands a second time (first in row {first + 1})",
+            column=name,
+            row=again,
+            fix="give every vertex an id of its own",
+        )
+    return ids
+
+
+def class_column(column: pa.Array, origin: Origin, name: str) -> pa.Array:
+    """Class names of a column of labels; null where there is none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column = column.dictionary_decode()
+        kind = column.type
+    if pa.types.is_null(kind):
+        return _nulls(len(column))
+    if pa.types.is_floating(kind):
+        # Whole numbers beside gaps arrive as floats.
+        column = pc.if_else(pc.is_nan(column), None, column)
+        try:
+            column = column.cast(pa.int64())
+        except pa.ArrowInvalid:
+            origin.fail("fractions are no class names", column=name, fix="give strings or whole numbers")
+    elif not (_is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
+        origin.fail(f"a column of {kind} holds no class names", column=name, fix="give strings or whole numbers")
+    names = column.cast(pa.large_string())
+    names = pc.if_else(pc.equal(names, ""), None, names)
+    reserved = (
+        pc.equal(pc.utf8_lower(pc.utf8_trim_whitespace(names)), UNSEEN).fill_null(False).to_numpy(zero_copy_only=False)
+    )
+    if reserved.any():
+        row = int(np.argmax(reserved))
+        origin.fail(
+            f"a class is named {names[row].as_py()!r}, the word for vertices of no known class",
+            column=name,
+            row=row,
+            fix="rename the class, or leave the label empty where it is not known",
+        )
+    return names
+
+
+def _text(column: pa.Array, origin: Origin, name: str) -> pa.Array:
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column = column.dictionary_decode()
+        kind = column.type
+    if not (_is_text(kind) or pa.types.is_null(kind)):
+        origin.fail(f"a column of {kind} holds no text", column=name, fix="give strings")
+    return column
+
+
+def _refuse_gaps(column: pa.Array, origin: Origin, name: str, problem: str, fix: str) -> None:
+    import pyarrow.compute as pc
+
+    gaps = pc.is_null(column, nan_is_null=True)
+    if _is_text(column.type):
+        gaps = pc.or_kleene(gaps, pc.equal(column, ""))
+    gaps = gaps.fill_null(True).to_numpy(zero_copy_only=False)
+    if gaps.any():
+        origin.fail(problem, column=name, row=int(np.argmax(gaps)), fix=fix)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _nulls(count: int) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.nulls(count, pa.large_string())

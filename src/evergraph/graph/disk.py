@@ -1,0 +1,334 @@
+"""A graph on disk: immutable version folders of .npy arrays, and one manifest that names the version in force.
+
+::
+
+    GRAPH/
+      manifest.json            format, counts, axis, and for each array its size and hash
+      versions/000001/*.npy    written once, never changed
+
+Saving writes a new version folder, syncs it, and then replaces the manifest by an atomic rename: that rename is the one
+commit point. A process killed at any moment leaves the graph that was there or the new one, and at most a version
+folder that no manifest names, which the next save sweeps away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evergraph.errors import DamagedGraphError, EvergraphError, InputError
+from evergraph.graph.adjacency import Adjacency
+from evergraph.graph.evolving import EvolvingGraph
+from evergraph.graph.features import DenseFeatures, Features, SparseFeatures, WordCounts
+from evergraph.graph.ids import Ids
+from evergraph.graph.strings import Strings
+from evergraph.graph.times import TimeAxis
+
+FORMAT = "evergraph graph"
+FORMAT_VERSION = 1
+MANIFEST = "manifest.json"
+VERSIONS = "versions"
+_LOCK = ".lock"
+
+_Arrays = dict[str, NDArray[Any]]
+
+
+# --- a graph as named arrays -----------------------------------------------------------------------------------------
+
+
+def _to_arrays(graph: EvolvingGraph) -> _Arrays:
+    arrays: _Arrays = {
+        "times": graph.times,
+        "codes": graph.codes,
+        "indptr": graph.links.indptr,
+        "indices": graph.links.indices,
+        **_strings_to_arrays("classes", Strings.of(graph.class_names)),
+    }
+    if graph.links.times is not None:
+        arrays["edge_times"] = graph.links.times
+    if isinstance(graph.ids, Strings):
+        arrays |= _strings_to_arrays("ids", graph.ids)
+    else:
+        arrays["ids"] = graph.ids
+    if isinstance(graph.features, DenseFeatures):
+        arrays["features"] = graph.features.values
+    elif graph.features is not None:
+        rows = graph.features.matrix
+        arrays["features.indptr"] = rows.indptr.astype(np.int64)
+        arrays["features.indices"] = rows.indices.astype(np.int32)
+        arrays["features.data"] = rows.data
+        arrays |= _strings_to_arrays("features.columns", graph.features.columns)
+    return arrays
+
+
+def _strings_to_arrays(name: str, strings: Strings) -> _Arrays:
+    packed = strings.packed()
+    return {f"{name}.bytes": packed.data, f"{name}.offsets": packed.offsets}
+
+
+def _features_from_arrays(kind: str, arrays: _Arrays) -> Features | None:
+    if kind == "none":
+        return None
+    if kind == "dense":
+        return DenseFeatures(arrays["features"])
+    parts = [arrays[f"features.{part}"] for part in ("indptr", "indices", "data")]
+    return _SPARSE_KINDS[kind](*parts, _strings_from_arrays("features.columns", arrays))
+
+
+def _strings_from_arrays(name: str, arrays: _Arrays) -> Strings:
+    return Strings(arrays[f"{name}.bytes"], arrays[f"{name}.offsets"])
+
+
+_SPARSE_KINDS: dict[str, Any] = {"sparse": SparseFeatures, "words": WordCounts}
+
+
+def features_kind(features: Features | None) -> str:
+    """``none``, ``dense``, ``sparse`` or ``words``."""
+    if features is None:
+        return "none"
+    if isinstance(features, DenseFeatures):
+        return "dense"
+    return "words" if isinstance(features, WordCounts) else "sparse"
+
+
+# --- saving ----------------------------------------------------------------------------------------------------------
+
+
+def check_destination(folder: Path, *, replace: bool) -> None:
+    """Refuse a place where a graph cannot or must not be saved, before any work is done for it."""
+    if (folder / MANIFEST).exists():
+        if not replace:
+            raise InputError("there is a graph already", file=folder, fix="choose another folder, or say --replace")
+        return
+    if folder.exists() and not folder.is_dir():
+        raise InputError("this is a file, not a folder", file=folder, fix="choose another folder")
+    if folder.is_dir() and {entry.name for entry in folder.iterdir()} - {VERSIONS, _LOCK, f"{MANIFEST}.new"}:
+        raise InputError("the folder holds something else", file=folder, fix="choose an empty or a new folder")
+
+
+def save_graph(graph: EvolvingGraph, folder: Path, *, replace: bool = False) -> None:
+    """Save a graph as a new version and make it the one in force, at once or not at all."""
+    check_destination(folder, replace=replace)
+    new = not folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with _locked(folder):
+            _save_version(graph, folder)
+        if new:
+            _sync_folder(folder.parent)
+    except BaseException as error:
+        if new and not (folder / MANIFEST).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(error, OSError) and not isinstance(error, EvergraphError):
+            raise EvergraphError(
+                f"{folder}: the graph could not be saved ({error.strerror or error}); nothing was changed."
+            ) from error
+        raise
+
+
+def _save_version(graph: EvolvingGraph, folder: Path) -> None:
+    versions = folder / VERSIONS
+    versions.mkdir(exist_ok=True)
+    number = max((int(entry.name) for entry in versions.iterdir() if entry.name.isdigit()), default=0) + 1
+    version = versions / f"{number:06d}"
+    try:
+        version.mkdir()
+        entries = {name: _write_array(version / f"{name}.npy", array) for name, array in _to_arrays(graph).items()}
+        _sync_folder(version)
+        _sync_folder(versions)
+        manifest = {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "version": version.name,
+            "vertices": len(graph),
+            "edges": graph.n_edges,
+            "classes": len(graph.class_names),
+            "time": {"unit": graph.axis.unit, "step": graph.axis.step},
+            "features": features_kind(graph.features),
+            "about": dict(graph.about),
+            "arrays": entries,
+        }
+        staged = folder / f"{MANIFEST}.new"
+        with staged.open("w", encoding="utf-8") as file:
+            json.dump(manifest, file, indent=1, ensure_ascii=False)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        shutil.rmtree(version, ignore_errors=True)
+        raise
+    staged.replace(folder / MANIFEST)  # the commit point
+    _sync_folder(folder)
+    for entry in versions.iterdir():
+        if entry != version:
+            shutil.rmtree(entry, ignore_errors=True)
+
+
+class _HashingFile:
+    """A file to write to that hashes what passes through."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file, self.hash, self.size = file, hashlib.sha256(), 0
+
+    def write(self, data: bytes) -> int:
+        self.hash.update(data)
+        self.size += len(data)
+        return self.file.write(data)
+
+
+def _write_array(path: Path, array: NDArray[Any]) -> dict[str, Any]:
+    with path.open("wb") as file:
+        hashing = _HashingFile(file)
+        np.lib.format.write_array(hashing, np.ascontiguousarray(array), allow_pickle=False)
+        file.flush()
+        os.fsync(file.fileno())
+    return {"bytes": hashing.size, "sha256": hashing.hash.hexdigest()}
+
+
+def _sync_folder(folder: Path) -> None:
+    with contextlib.suppress(PermissionError):  # Windows cannot open folders, and has no need to
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the folder for one writer; the lock goes with the process, however that ends."""
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        yield
+        return
+    with (folder / _LOCK).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise EvergraphError(f"{folder}: another process is writing this graph; wait until it is done.") from None
+        yield
+
+
+# --- opening ---------------------------------------------------------------------------------------------------------
+
+
+def open_graph(folder: Path) -> EvolvingGraph:
+    """Open the version in force as memory maps; checks that all is there and has its size."""
+    manifest = _read_manifest(folder)
+    while True:
+        try:
+            arrays = _map_arrays(folder, manifest)
+            break
+        except DamagedGraphError:
+            # A save between reading the manifest and mapping the arrays sweeps this version away for a newer one.
+            newer = _read_manifest(folder)
+            if newer["version"] == manifest["version"]:
+                raise
+            manifest = newer
+    try:
+        ids: Ids = arrays["ids"] if "ids" in arrays else _strings_from_arrays("ids", arrays)
+        graph = EvolvingGraph(
+            ids,
+            arrays["times"],
+            arrays["codes"],
+            tuple(_strings_from_arrays("classes", arrays)),
+            Adjacency(arrays["indptr"], arrays["indices"], arrays.get("edge_times")),
+            _features_from_arrays(manifest["features"], arrays),
+            TimeAxis(manifest["time"]["unit"], int(manifest["time"]["step"])),
+            dict(manifest["about"]),
+        )
+        consistent = (
+            (len(graph), graph.n_edges, len(graph.class_names))
+            == (manifest["vertices"], manifest["edges"], manifest["classes"])
+            and len(graph) == len(ids) == len(graph.codes) == len(graph.links.indptr) - 1 > 0
+            and (graph.features is None or len(graph.features) == len(graph))
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise _damaged(folder / MANIFEST, f"the manifest lacks or distorts {error}") from error
+    if not consistent:
+        raise _damaged(folder / MANIFEST, "the manifest does not agree with the arrays")
+    return graph
+
+
+def verify(folder: Path) -> int:
+    """Check every array against its hash; returns the number of bytes read."""
+    manifest = _read_manifest(folder)
+    version = folder / VERSIONS / manifest["version"]
+    total = 0
+    for name, entry in manifest["arrays"].items():
+        path = version / f"{name}.npy"
+        _check_size(path, entry)
+        with path.open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != entry["sha256"]:
+                raise _damaged(path, "the contents are not those that were saved")
+        total += entry["bytes"]
+    open_graph(folder)
+    return total
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    path = folder / MANIFEST
+    if not folder.is_dir():
+        raise InputError("there is no such graph folder", file=folder, fix="give the folder of an imported graph")
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DamagedGraphError(
+            "this folder holds no graph, or its import was interrupted",
+            file=folder,
+            fix="import the graph again",
+        ) from None
+    except (ValueError, OSError) as error:
+        raise _damaged(path, f"the manifest cannot be read ({error})") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise _damaged(path, "this is not the manifest of an Evergraph graph")
+    found = manifest.get("format_version")
+    if not isinstance(found, int) or found > FORMAT_VERSION:
+        raise DamagedGraphError(
+            f"the graph has format version {found}, newer than {FORMAT_VERSION}, the newest known here",
+            file=path,
+            fix="update Evergraph",
+        )
+    if not isinstance(manifest.get("arrays"), dict) or not str(manifest.get("version", "")).isdigit():
+        raise _damaged(path, "the manifest names no version or no arrays")
+    return manifest
+
+
+def _map_arrays(folder: Path, manifest: Mapping[str, Any]) -> _Arrays:
+    version = folder / VERSIONS / manifest["version"]
+    arrays: _Arrays = {}
+    for name, entry in manifest["arrays"].items():
+        if name != Path(name).name:
+            raise _damaged(folder / MANIFEST, f"{name!r} is no name of an array")
+        path = version / f"{name}.npy"
+        _check_size(path, entry)
+        try:
+            # A map of nothing is refused by the system, so empty arrays are read.
+            mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (ValueError, OSError, EOFError) as error:
+            raise _damaged(path, f"this is no array ({error})") from error
+        # A plain view: the memmap subclass makes every later operation slower.
+        arrays[name] = mapped.view(np.ndarray)
+    return arrays
+
+
+def _check_size(path: Path, entry: Any) -> None:
+    try:
+        size = path.stat().st_size
+    except OSError:
+        raise _damaged(path, "the array is missing") from None
+    if not isinstance(entry, dict) or size != entry.get("bytes"):
+        raise _damaged(path, f"the array has {size:,} bytes, not those that were saved")
+
+
+def _damaged(path: Path, problem: str) -> DamagedGraphError:
+    return DamagedGraphError(problem, file=path, fix="import the graph again, or restore the folder from a backup")

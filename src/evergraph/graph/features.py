@@ -1,0 +1,123 @@
+"""What is known of a vertex besides its edges: dense vectors, sparse named columns, or counted words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from evergraph.errors import InputError
+from evergraph.graph.strings import Strings
+
+__all__ = ["DenseFeatures", "Features", "SparseFeatures", "WordCounts"]
+
+
+@dataclass(frozen=True, eq=False)
+class DenseFeatures:
+    """One float32 vector a vertex, such as an embedding."""
+
+    values: NDArray[np.float32]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return int(self.values.shape[1])
+
+    def rows(self, part: slice) -> DenseFeatures:
+        """A run of vertices, without a copy."""
+        return DenseFeatures(self.values[part])
+
+    def take(self, rows: NDArray[np.integer]) -> DenseFeatures:
+        """The vertices of these rows, in this order."""
+        return DenseFeatures(self.values[rows])
+
+    def join(self, more: DenseFeatures) -> DenseFeatures:
+        """Both, one below the other."""
+        if self.width != more.width:
+            raise InputError(f"the new vertices have {more.width} features, the graph {self.width}", fix="give as many")
+        return DenseFeatures(np.concatenate([self.values, more.values]))
+
+
+@dataclass(frozen=True, eq=False)
+class SparseFeatures:
+    """Named float32 columns in compressed sparse rows. Columns are only ever appended, so they keep their places."""
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    data: NDArray[np.float32]
+    columns: Strings
+
+    @classmethod
+    def of(cls, matrix: sparse.sparray | sparse.spmatrix, columns: Strings | None = None) -> Self:
+        """Features from any scipy sparse matrix; columns without names are numbered."""
+        csr = sparse.csr_array(matrix, dtype=np.float32, copy=True)
+        csr.sum_duplicates()
+        csr.eliminate_zeros()
+        if columns is None:
+            columns = Strings.of(str(column) for column in range(csr.shape[1]))
+        if len(columns) != csr.shape[1]:
+            raise InputError(
+                f"{len(columns)} column names for {csr.shape[1]} feature columns",
+                fix="give one name a column",
+            )
+        return cls(csr.indptr.astype(np.int64), csr.indices.astype(np.int32), csr.data, columns)
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return len(self.columns)
+
+    @property
+    def matrix(self) -> sparse.csr_array:
+        """The rows as a scipy matrix that shares the features' memory."""
+        start, stop = self.indptr[0], self.indptr[-1]
+        parts = (self.data[start:stop], self.indices[start:stop], self.indptr - start)
+        return sparse.csr_array(parts, shape=(len(self), self.width))
+
+    def rows(self, part: slice) -> Self:
+        """A run of vertices, without a copy."""
+        start, stop, _ = part.indices(len(self))
+        return type(self)(self.indptr[start : max(start, stop) + 1], self.indices, self.data, self.columns)
+
+    def take(self, rows: NDArray[np.integer]) -> Self:
+        """The vertices of these rows, in this order."""
+        csr = self.matrix[rows]
+        return type(self)(csr.indptr.astype(np.int64), csr.indices.astype(np.int32), csr.data, self.columns)
+
+    def join(self, more: Self) -> Self:
+        """Both, one below the other; columns of the same name are one, new ones come last."""
+        place = self._columns
+        target = np.array([place.get(name, -1) for name in more.columns], np.int32)
+        added = np.flatnonzero(target < 0)
+        target[added] = np.arange(self.width, self.width + len(added), dtype=np.int32)
+        columns = Strings.of([*self.columns, *more.columns.take(added)]) if len(added) else self.columns
+        old, new = self.matrix, more.matrix
+        moved = sparse.csr_array((new.data, target[new.indices], new.indptr), shape=(len(more), len(columns)))
+        moved.sort_indices()
+        return type(self)(
+            np.concatenate([old.indptr.astype(np.int64), old.indptr[-1] + moved.indptr[1:].astype(np.int64)]),
+            np.concatenate([old.indices, moved.indices]).astype(np.int32),
+            np.concatenate([old.data, moved.data]),
+            columns,
+        )
+
+    @cached_property
+    def _columns(self) -> dict[str, int]:
+        return {name: column for column, name in enumerate(self.columns)}
+
+
+class WordCounts(SparseFeatures):
+    """How often each word of the vocabulary stands in each vertex's text; `evergraph.graph.words` weighs them."""
+
+
+Features = DenseFeatures | SparseFeatures | WordCounts

@@ -1,0 +1,79 @@
+"""Vertex ids, strings or whole numbers: looking them up, joining them, finding doubles."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evergraph.graph.strings import Strings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Ids = Strings | NDArray[np.int64]
+
+
+def to_arrow(ids: Ids) -> pa.Array:
+    """The ids as an Arrow array, sharing memory."""
+    import pyarrow as pa
+
+    return ids.arrow() if isinstance(ids, Strings) else pa.array(ids)
+
+
+def find(ids: Ids, wanted: pa.Array) -> NDArray[np.int64]:
+    """Row of each wanted id; -1 where there is none.
+
+    Numbers are found among string ids by how they are written, and strings among whole numbers by their value.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    known = to_arrow(ids)
+    if pa.types.is_dictionary(wanted.type):
+        wanted = wanted.dictionary_decode()
+    if isinstance(ids, Strings):
+        wanted = wanted.cast(pa.large_string())
+    elif not pa.types.is_integer(wanted.type):
+        wanted = _whole_numbers(wanted)
+    else:
+        wanted = wanted.cast(pa.int64())
+    rows = pc.index_in(wanted, value_set=known, skip_nulls=True).fill_null(-1)
+    return rows.to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _whole_numbers(column: pa.Array) -> pa.Array:
+    """Numbers where the text is exactly how a number is written (so "007" is none), else null."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    text = column.cast(pa.large_string())
+    plain = pc.match_substring_regex(text, r"^(0|-?[1-9]\d{0,17})$")
+    return pc.if_else(plain, text, None).cast(pa.int64())
+
+
+def first_duplicate(ids: Ids) -> tuple[int, int] | None:
+    """The first row whose id occurred before, and the row where it did."""
+    codes = to_arrow(ids).dictionary_encode()
+    if len(codes.dictionary) == len(ids):
+        return None
+    values = codes.indices.to_numpy()
+    _, first = np.unique(values, return_index=True)
+    again = np.setdiff1d(np.arange(len(ids)), first)[0]
+    return int(again), int(first[values[again]])
+
+
+def join(ids: Ids, more: Ids) -> Ids:
+    """One column of both; whole numbers are written as strings where the other column is strings."""
+    import pyarrow as pa
+
+    if isinstance(ids, Strings) or isinstance(more, Strings):
+        parts = [to_arrow(part).cast(pa.large_string()) for part in (ids, more)]
+        return Strings.from_arrow(pa.concat_arrays(parts))
+    return np.concatenate([ids, more])
+
+
+def take(ids: Ids, rows: NDArray[np.integer]) -> Ids:
+    """The ids of these rows, in this order."""
+    return ids.take(rows) if isinstance(ids, Strings) else ids[rows]

@@ -1,0 +1,152 @@
+"""To and from PyTorch Geometric and networkx; numpy and scipy need no bridge, see `EvolvingGraph.build`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import sparse
+
+from evergraph.errors import InputError
+from evergraph.graph.evolving import EvolvingGraph
+
+if TYPE_CHECKING:
+    import networkx
+    from torch_geometric.data import Data
+
+    from evergraph.graph.window import Window
+
+__all__ = ["from_networkx", "from_pyg", "to_networkx", "to_pyg"]
+
+
+def to_pyg(window: Window, **inputs: Any) -> Data:
+    """A window as a PyTorch Geometric ``Data``.
+
+    It has ``x`` (dense, or a sparse COO tensor; absent without features), ``edge_index`` (each edge in both
+    directions), ``y`` (-1 where there is no label), ``time``, ``class_names`` and ``ids``.
+
+    Parameters
+    ----------
+    window
+        A window of a graph.
+    **inputs
+        How text becomes numbers: see `Window.inputs`.
+    """
+    import torch
+    from torch_geometric.data import Data
+
+    coo = window.adjacency.tocoo()
+    data = Data(
+        edge_index=torch.from_numpy(np.stack([coo.row, coo.col]).astype(np.int64)),
+        y=torch.from_numpy(window.codes.astype(np.int64)),
+        time=torch.from_numpy(np.array(window.times)),
+        num_nodes=len(window),
+        class_names=list(window.graph.class_names),
+        ids=list(window.ids),
+    )
+    if window.graph.features is not None:
+        matrix: Any = window.inputs(**inputs)
+        if sparse.issparse(matrix):
+            entries = matrix.tocoo()
+            places = torch.from_numpy(np.stack([entries.row, entries.col]).astype(np.int64))
+            data.x = torch.sparse_coo_tensor(
+                places, torch.from_numpy(entries.data), entries.shape, check_invariants=False
+            )
+        else:
+            data.x = torch.from_numpy(np.array(matrix))
+    return data
+
+
+def from_pyg(data: Data, *, time: str = "time", class_names: Sequence[str] | None = None) -> EvolvingGraph:
+    """A graph from a PyTorch Geometric ``Data`` with ``edge_index``, a tensor of times, and perhaps ``x`` and ``y``.
+
+    Parameters
+    ----------
+    data
+        ``x`` may be dense or sparse; a negative ``y`` is no label; ``ids`` are taken where the data has them, else
+        vertices are numbered.
+    time
+        Name of the attribute with the times.
+    class_names
+        Names of the classes 0, 1, …; by default ``data.class_names``, else the numbers as strings.
+    """
+    if getattr(data, time, None) is None:
+        raise InputError(f"the data has no attribute {time!r}", fix="name the attribute that holds the vertices' times")
+    vertices: dict[str, Any] = {"time": np.asarray(getattr(data, time))}
+    ids = np.asarray(getattr(data, "ids", None) or np.arange(data.num_nodes))
+    vertices["id"] = ids
+    if data.y is not None:
+        codes = np.asarray(data.y).reshape(-1)
+        names = (
+            class_names
+            or getattr(data, "class_names", None)
+            or [str(code) for code in range(int(codes.max(initial=-1)) + 1)]
+        )
+        if codes.max(initial=-1) >= len(names):
+            raise InputError(
+                f"y has class {codes.max()}, but there are {len(names)} class names",
+                fix="give one name a class",
+            )
+        vertices["label"] = [names[code] if code >= 0 else None for code in codes.tolist()]
+    features = None
+    if data.x is not None:
+        features = data.x
+        if features.layout != _dense_layout():
+            coo = features.to_sparse_coo().coalesce()
+            entries = (coo.values().numpy(), coo.indices().numpy())
+            features = sparse.coo_array(entries, shape=tuple(coo.shape))
+        else:
+            features = features.detach().cpu().numpy()
+    pairs = ids[np.asarray(data.edge_index)]
+    return EvolvingGraph.build(vertices, {"source": pairs[0], "target": pairs[1]}, features=features)
+
+
+def _dense_layout() -> Any:
+    import torch
+
+    return torch.strided
+
+
+def to_networkx(window: Window) -> networkx.Graph:
+    """A window as a networkx ``Graph``: nodes are the ids, with ``time`` and (where there is one) ``label``."""
+    import networkx
+
+    graph = networkx.Graph()
+    ids = list(window.ids) if not isinstance(window.ids, np.ndarray) else window.ids.tolist()
+    for name, time, label in zip(ids, window.times.tolist(), window.labels.tolist(), strict=True):
+        graph.add_node(name, time=time, **({"label": label} if label is not None else {}))
+    source, target, _ = window.links.ends()
+    graph.add_edges_from((ids[u], ids[v]) for u, v in zip(source.tolist(), target.tolist(), strict=True))
+    return graph
+
+
+def from_networkx(
+    graph: networkx.Graph, *, time: str = "time", label: str = "label", text: str | None = None
+) -> EvolvingGraph:
+    """A graph from a networkx graph whose nodes have a time and perhaps a label and a text.
+
+    Nodes that are neither strings nor whole numbers are named by their ``str``.
+    """
+    nodes = list(graph)
+    if not all(isinstance(node, str) for node in nodes) and not all(type(node) is int for node in nodes):
+        nodes = [str(node) for node in nodes]
+    names = dict(zip(graph, nodes, strict=True))
+    attributes = list(graph.nodes.values())
+    for node, have in graph.nodes.items():
+        if have.get(time) is None:
+            raise InputError(
+                f"node {node!r} has no attribute {time!r}",
+                fix="give every node a time, or name the attribute",
+            )
+    vertices = {
+        "id": nodes,
+        "time": [have[time] for have in attributes],
+        "label": [have.get(label) for have in attributes],
+    }
+    if text is not None:
+        vertices["text"] = [have.get(text) for have in attributes]
+    pairs = [(names[u], names[v]) for u, v in graph.edges()]
+    return EvolvingGraph.build(
+        vertices, {"source": [u for u, _ in pairs], "target": [v for _, v in pairs]} if pairs else None
+    )

@@ -1,0 +1,229 @@
+"""The time axis: how years, dates or whole numbers become consecutive integer periods, and back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evergraph.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from evergraph.graph.origin import Origin
+
+Unit = Literal["integer", "year", "month", "week", "day"]
+
+MAX_SPAN = 100_000
+"""Most periods from the first time to the last; more is a slip of the pen or a much too fine granularity."""
+
+_DATE = r"^\d{4}(-\d{2}(-\d{2}([T ].*)?)?)?$"
+_MONDAY = 3  # days from Monday 1969-12-29 to the epoch, 1970-01-01
+_HOW_TO_WRITE = "write whole numbers (2004), or dates (2004-03 or 2004-03-31)"
+
+
+@dataclass(frozen=True)
+class TimeAxis:
+    """Unit and step of a graph's time.
+
+    A *period* is an integer; periods follow each other without gaps, so that a history of ``c`` periods before ``t``
+    is ``[t - c, t)``. For whole numbers and years a period is that number (divided by ``step``, rounded down); months,
+    weeks and days count from 1970 (months from the year 0).
+
+    Examples
+    --------
+    >>> TimeAxis("month").label(2004 * 12 + 2)
+    '2004-03'
+    >>> TimeAxis("integer", step=5).label(400)
+    '2000'
+    """
+
+    unit: Unit = "integer"
+    step: int = 1
+
+    def label(self, period: int) -> str:
+        """How a person writes the (start of the) period."""
+        start = int(period) * self.step
+        if self.unit == "month":
+            return f"{start // 12:04d}-{start % 12 + 1:02d}"
+        if self.unit in ("week", "day"):
+            days = start * 7 - _MONDAY if self.unit == "week" else start
+            return str(np.datetime64(days, "D"))
+        return str(start)
+
+    def value(self, period: int) -> int | str:
+        """The period as a machine reads it: a number where the unit is one, else the label."""
+        return int(period) * self.step if self.unit in ("integer", "year") else self.label(period)
+
+    def period(self, time: int | str) -> int:
+        """The period of a time given as a period number or, on an axis of dates, as ``"2004-03-31"``."""
+        if not isinstance(time, str):
+            return int(time)
+        from evergraph.graph.origin import Origin
+
+        return int(self.parse(_arrow([time]), Origin("argument"), "time")[0])
+
+    def parse(self, column: pa.Array, origin: Origin, name: str) -> NDArray[np.int64]:
+        """Periods of a column of times; the first value that is no time is named with its row."""
+        numbers, days = _numbers_or_days(column, origin, name)
+        if numbers is not None:
+            if self.unit not in ("integer", "year"):
+                origin.fail(
+                    f"the times are whole numbers, which have no {self.unit}s",
+                    column=name,
+                    fix="write dates (2004-03-31), or choose another granularity",
+                )
+            return numbers // self.step
+        dates = days.astype("datetime64[D]")
+        if self.unit == "integer":
+            origin.fail(
+                "the times are dates, but the graph counts in whole numbers",
+                column=name,
+                fix="write whole numbers",
+            )
+        if self.unit == "year":
+            periods = dates.astype("datetime64[Y]").astype(np.int64) + 1970
+        elif self.unit == "month":
+            periods = dates.astype("datetime64[M]").astype(np.int64) + 1970 * 12
+        else:
+            periods = days if self.unit == "day" else (days + _MONDAY) // 7
+        return periods // self.step
+
+
+def choose_axis(column: pa.Array, every: str | int | None, origin: Origin, name: str) -> TimeAxis:
+    """The axis for a column of times and a wished granularity (``year``, ``month``, ``week``, ``day`` or a number)."""
+    if every is None or str(every) == "year":
+        return TimeAxis("integer" if every is None and _is_number(column, origin, name) else "year")
+    if isinstance(every, str) and every in ("month", "week", "day"):
+        return TimeAxis(every)  # type: ignore[arg-type]  # narrowed by the line above
+    try:
+        step = int(every)
+    except ValueError:
+        step = 0
+    if step < 1:
+        raise InputError(
+            f"there is no granularity {every!r}",
+            fix="choose year, month, week, day or a whole number above 0",
+        )
+    return TimeAxis("integer" if _is_number(column, origin, name) else "year", step)
+
+
+def check_span(times: NDArray[np.int64], origin: Origin, name: str) -> None:
+    """Refuse times that lie so far apart that counting by period makes no sense."""
+    if len(times) and (span := int(times.max()) - int(times.min())) > MAX_SPAN:
+        middle = int(np.median(times))
+        row = int(np.argmax(np.abs(times - middle)))
+        origin.fail(
+            f"time {times[row]} is far from the others: {span:,} steps from first to last, at most {MAX_SPAN:,} can be",
+            column=name,
+            row=row,
+            fix="correct it, or choose a coarser granularity (every month, every 1000)",
+        )
+
+
+def _is_number(column: pa.Array, origin: Origin, name: str) -> bool:
+    return _numbers_or_days(column, origin, name)[1] is None
+
+
+def _numbers_or_days(
+    column: pa.Array, origin: Origin, name: str
+) -> tuple[NDArray[np.int64], None] | tuple[None, NDArray[np.int64]]:
+    """Whole numbers, or else days since 1970: what the column holds, all rows alike."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column = column.dictionary_decode()
+        kind = column.type
+    if column.null_count:
+        _refuse(column, pc.is_null(column), origin, name)
+    if pa.types.is_temporal(kind) and not (pa.types.is_time(kind) or pa.types.is_duration(kind)):
+        return None, column.cast(pa.date32(), safe=False).cast(pa.int32()).to_numpy(zero_copy_only=False).astype(
+            np.int64
+        )
+    if pa.types.is_integer(kind):
+        numbers = column
+    elif pa.types.is_floating(kind):
+        _refuse(column, pc.invert(pc.equal(pc.floor(column), column)), origin, name)
+        _refuse(column, pc.greater(pc.abs(column), 2.0**31), origin, name)
+        numbers = column.cast(pa.int64())
+    elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        trimmed = pc.utf8_trim_whitespace(column)
+        try:
+            # "2004.0" is how a year looks after a round trip through a table with gaps.
+            numbers = pc.replace_substring_regex(trimmed, r"^(-?\d+)\.0*$", r"\1").cast(pa.int64())
+        except pa.ArrowInvalid:
+            return None, _days(column, trimmed, origin, name)
+    else:
+        origin.fail(f"a column of {kind} holds no times", column=name, fix=_HOW_TO_WRITE)
+    _refuse(
+        column,
+        pc.less(numbers, 0),
+        origin,
+        name,
+        "is negative",
+        "shift the times so that the first is 0 or later",
+    )
+    _refuse(
+        column,
+        pc.greater(numbers, 2**31 - 1),
+        origin,
+        name,
+        "is too large",
+        "use years, dates or small whole numbers",
+    )
+    return numbers.cast(pa.int64()).to_numpy(zero_copy_only=False), None
+
+
+def _days(column: pa.Array, trimmed: pa.Array, origin: Origin, name: str) -> NDArray[np.int64]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    is_date = pc.match_substring_regex(trimmed, _DATE)
+    is_number = pc.match_substring_regex(trimmed, r"^-?\d+(\.0*)?$")
+    _refuse(column, pc.and_(is_number, pc.greater(pc.utf8_length(trimmed), 9)), origin, name, "is too large")
+    _refuse(column, pc.invert(pc.or_(is_date, is_number)), origin, name)
+    _refuse(column, pc.invert(is_date), origin, name, "is a number among dates", "write all times in one way")
+    text = pc.utf8_slice_codeunits(trimmed, 0, 10)
+    try:
+        dates = np.array(text.to_pylist(), dtype="datetime64[D]")
+    except ValueError:
+        bad = [not _is_day(value) for value in text.to_pylist()]
+        _refuse(column, pa.array(bad), origin, name, "is not a day of the calendar")
+        raise
+    return dates.astype(np.int64)
+
+
+def _is_day(value: str) -> bool:
+    try:
+        np.datetime64(value, "D")
+    except ValueError:
+        return False
+    return True
+
+
+def _refuse(
+    column: pa.Array,
+    bad: pa.Array,
+    origin: Origin,
+    name: str,
+    why: str = "is not a time",
+    fix: str = _HOW_TO_WRITE,
+) -> None:
+    """Name the first value that is bad (a null verdict, from NaN, counts as bad)."""
+    verdict = bad.fill_null(True).to_numpy(zero_copy_only=False)
+    if verdict.any():
+        row = int(np.argmax(verdict))
+        value = column[row].as_py()
+        shown = "an empty cell" if value is None or value == "" else repr(value)
+        origin.fail(f"{shown} {why}", column=name, row=row, fix=fix)
+
+
+def _arrow(values: list[str]) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.array(values)
