@@ -17,7 +17,7 @@ UNSEEN = "unseen"
 """What a decision says of a vertex whose class was never seen before; no class may bear this name."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ClassRegistry:
     """The classes of a graph, one row each, in the order in which they became known.
 
@@ -55,7 +55,10 @@ class ClassRegistry:
         # Later writes win: forwards leaves the last time of each class, backwards the first.
         last[codes] = times
         first[codes[::-1]] = times[::-1]
-        return cls(names, first, last, np.bincount(codes, minlength=len(names)).astype(np.int64))
+        support = np.bincount(codes, minlength=len(names)).astype(np.int64)
+        for array in (first, last, support):
+            array.flags.writeable = False
+        return cls(names, first, last, support)
 
     @cached_property
     def _rows(self) -> dict[str, int]:

@@ -1,1 +1,5 @@
-"""."""
+"""How a graph moves in time: time differences and history sizes, drift, profiles, figures."""
+
+from evergraph.analysis.drift import Drift, drift
+from evergraph.analysis.profile import Profile, first_task, profile
+

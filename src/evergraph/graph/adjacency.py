@@ -51,12 +51,15 @@ class Adjacency:
         keys = np.concatenate([source * n + target, target * n + source])
         visible = None
         if edge_times is None:
-            keys = np.unique(keys)
+            keys.sort()
         else:
-            seen_from = np.maximum(edge_times[proper], np.maximum(vertex_times[source], vertex_times[target]))
-            order = np.lexsort((np.tile(seen_from, 2), keys))
-            keys, first = np.unique(keys[order], return_index=True)
-            visible = np.tile(seen_from, 2)[order[first]]
+            own = np.maximum(edge_times[proper], np.maximum(vertex_times[source], vertex_times[target]))
+            visible = np.concatenate([own, own])
+            order = np.lexsort((visible, keys))
+            keys, visible = keys[order], visible[order]
+        first = np.ones(len(keys), bool)
+        np.not_equal(keys[1:], keys[:-1], out=first[1:])
+        keys, visible = keys[first], visible[first] if visible is not None else None
         rows, columns = np.divmod(keys, n) if n else (keys, keys)
         if visible is not None and (visible == np.maximum(vertex_times[rows], vertex_times[columns])).all():
             visible = None

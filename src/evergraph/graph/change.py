@@ -242,7 +242,7 @@ def _ends(ids: Ids, edges: EdgeColumns | None, drop_dangling: bool) -> _Ends:
         side = 0 if source[row] < 0 else 1
         unknown = (edges.source, edges.target)[side][row].as_py()
         edges.origin.fail(
-            f"an edge leads to {unknown!r}, which is no vertex ({int(dangling.sum()):,} edges of {len(source):,} do so)",
+            f"an edge leads to {unknown!r}, which is no vertex ({int(dangling.sum()):,} of {len(source):,} edges)",
             column=edges.names[side],
             row=row,
             fix="add the vertices, or drop such edges with drop_dangling (--drop-dangling)",

@@ -166,7 +166,7 @@ class EvolvingGraph:
         """Time of the youngest vertex."""
         return int(self.times[-1])
 
-    @cached_property
+    @property
     def adjacency(self) -> sparse.csr_array:
         """The edges as a symmetric scipy matrix of ones."""
         return self.links.matrix()

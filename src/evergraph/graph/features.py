@@ -102,7 +102,8 @@ class SparseFeatures:
         target[added] = np.arange(self.width, self.width + len(added), dtype=np.int32)
         columns = Strings.of([*self.columns, *more.columns.take(added)]) if len(added) else self.columns
         old, new = self.matrix, more.matrix
-        moved = sparse.csr_array((new.data, target[new.indices], new.indptr), shape=(len(more), len(columns)))
+        # A copy, for sorting moves entries and the data is shared.
+        moved = sparse.csr_array((new.data.copy(), target[new.indices], new.indptr), shape=(len(more), len(columns)))
         moved.sort_indices()
         return type(self)(
             np.concatenate([old.indptr.astype(np.int64), old.indptr[-1] + moved.indptr[1:].astype(np.int64)]),

@@ -25,7 +25,7 @@ def to_arrow(ids: Ids) -> pa.Array:
 def find(ids: Ids, wanted: pa.Array) -> NDArray[np.int64]:
     """Row of each wanted id; -1 where there is none.
 
-    Numbers are found among string ids by how they are written, and strings among whole numbers by their value.
+    Numbers are found among string ids, and strings among whole numbers, by how they are written: "7" is 7, "007" is not.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -34,23 +34,26 @@ def find(ids: Ids, wanted: pa.Array) -> NDArray[np.int64]:
     if pa.types.is_dictionary(wanted.type):
         wanted = wanted.dictionary_decode()
     if isinstance(ids, Strings):
-        wanted = wanted.cast(pa.large_string())
-    elif not pa.types.is_integer(wanted.type):
-        wanted = _whole_numbers(wanted)
-    else:
+        wanted = _written(wanted)
+    elif pa.types.is_integer(wanted.type) and not pa.types.is_uint64(wanted.type):
         wanted = wanted.cast(pa.int64())
+    else:
+        known, wanted = _written(known), _written(wanted)
     rows = pc.index_in(wanted, value_set=known, skip_nulls=True).fill_null(-1)
     return rows.to_numpy(zero_copy_only=False).astype(np.int64)
 
 
-def _whole_numbers(column: pa.Array) -> pa.Array:
-    """Numbers where the text is exactly how a number is written (so "007" is none), else null."""
+def _written(column: pa.Array) -> pa.Array:
+    """Ids as they are written; whole numbers that became floats (beside gaps they do) as whole numbers."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     text = column.cast(pa.large_string())
-    plain = pc.match_substring_regex(text, r"^(0|-?[1-9]\d{0,17})$")
-    return pc.if_else(plain, text, None).cast(pa.int64())
+    if not pa.types.is_floating(column.type):
+        return text
+    is_whole = pc.and_(pc.equal(pc.floor(column), column), pc.less(pc.abs(column), 2.0**53))
+    whole = pc.if_else(is_whole, column, None).cast(pa.int64()).cast(pa.large_string())
+    return pc.coalesce(whole, text)
 
 
 def first_duplicate(ids: Ids) -> tuple[int, int] | None:

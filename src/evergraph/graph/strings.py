@@ -31,6 +31,7 @@ class Strings(Sequence[str]):
     def __init__(self, data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> None:
         self.data = data
         self.offsets = offsets
+        data.flags.writeable = offsets.flags.writeable = False
 
     @classmethod
     def of(cls, values: Iterable[str]) -> Strings:
@@ -76,7 +77,8 @@ class Strings(Sequence[str]):
 
     def tolist(self) -> list[str]:
         """All strings as a list."""
-        raw, ends = self.data.tobytes(), self.offsets.tolist()
+        packed = self.packed()
+        raw, ends = packed.data.tobytes(), packed.offsets.tolist()
         return [raw[start:stop].decode() for start, stop in pairwise(ends)]
 
     def __len__(self) -> int:

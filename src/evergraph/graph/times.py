@@ -68,16 +68,16 @@ class TimeAxis:
 
     def parse(self, column: pa.Array, origin: Origin, name: str) -> NDArray[np.int64]:
         """Periods of a column of times; the first value that is no time is named with its row."""
-        numbers, days = _numbers_or_days(column, origin, name)
-        if numbers is not None:
+        values, are_dates = _numbers_or_days(column, origin, name)
+        if not are_dates:
             if self.unit not in ("integer", "year"):
                 origin.fail(
                     f"the times are whole numbers, which have no {self.unit}s",
                     column=name,
                     fix="write dates (2004-03-31), or choose another granularity",
                 )
-            return numbers // self.step
-        dates = days.astype("datetime64[D]")
+            return values // self.step
+        dates = values.astype("datetime64[D]")
         if self.unit == "integer":
             origin.fail(
                 "the times are dates, but the graph counts in whole numbers",
@@ -89,7 +89,7 @@ class TimeAxis:
         elif self.unit == "month":
             periods = dates.astype("datetime64[M]").astype(np.int64) + 1970 * 12
         else:
-            periods = days if self.unit == "day" else (days + _MONDAY) // 7
+            periods = values if self.unit == "day" else (values + _MONDAY) // 7
         return periods // self.step
 
 
@@ -125,13 +125,13 @@ def check_span(times: NDArray[np.int64], origin: Origin, name: str) -> None:
 
 
 def _is_number(column: pa.Array, origin: Origin, name: str) -> bool:
-    return _numbers_or_days(column, origin, name)[1] is None
+    return not _numbers_or_days(column, origin, name)[1]
 
 
 def _numbers_or_days(
     column: pa.Array, origin: Origin, name: str
-) -> tuple[NDArray[np.int64], None] | tuple[None, NDArray[np.int64]]:
-    """Whole numbers, or else days since 1970: what the column holds, all rows alike."""
+) -> tuple[NDArray[np.int64], bool]:
+    """Whole numbers and False, or days since 1970 and True: what the column holds, all rows alike."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -142,9 +142,8 @@ def _numbers_or_days(
     if column.null_count:
         _refuse(column, pc.is_null(column), origin, name)
     if pa.types.is_temporal(kind) and not (pa.types.is_time(kind) or pa.types.is_duration(kind)):
-        return None, column.cast(pa.date32(), safe=False).cast(pa.int32()).to_numpy(zero_copy_only=False).astype(
-            np.int64
-        )
+        days = column.cast(pa.date32(), safe=False).cast(pa.int32())
+        return days.to_numpy(zero_copy_only=False).astype(np.int64), True
     if pa.types.is_integer(kind):
         numbers = column
     elif pa.types.is_floating(kind):
@@ -157,7 +156,7 @@ def _numbers_or_days(
             # "2004.0" is how a year looks after a round trip through a table with gaps.
             numbers = pc.replace_substring_regex(trimmed, r"^(-?\d+)\.0*$", r"\1").cast(pa.int64())
         except pa.ArrowInvalid:
-            return None, _days(column, trimmed, origin, name)
+            return _days(column, trimmed, origin, name), True
     else:
         origin.fail(f"a column of {kind} holds no times", column=name, fix=_HOW_TO_WRITE)
     _refuse(
@@ -176,7 +175,7 @@ def _numbers_or_days(
         "is too large",
         "use years, dates or small whole numbers",
     )
-    return numbers.cast(pa.int64()).to_numpy(zero_copy_only=False), None
+    return numbers.cast(pa.int64()).to_numpy(zero_copy_only=False), False
 
 
 def _days(column: pa.Array, trimmed: pa.Array, origin: Origin, name: str) -> NDArray[np.int64]:

@@ -1,0 +1,59 @@
+"""The command ``evergraph``: parse, call, print."""
+
+from __future__ import annotations
+
+import sys
+from typing import NoReturn
+
+import typer
+
+from evergraph import __version__
+from evergraph.cli import demo, imports, inspect
+from evergraph.errors import EvergraphError, InputError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="evergraph",
+    help="Lifelong learning on evolving graphs.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help: read by people, grep and scripts alike, and twice as fast
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(imports.app, name="import")
+app.command("inspect", short_help="Profile, history sizes and drift of a graph.", epilog=inspect.EXAMPLE)(inspect.inspect)
+app.command("demo", short_help="A tour on the embedded graph.")(demo.demo)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"evergraph {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+) -> None:
+    """Lifelong learning on evolving graphs."""
+
+
+def main() -> None:
+    """Run the command; leave with 0 when done, 1 when it failed, 2 on bad input."""
+    try:
+        app()
+    except InputError as error:
+        _complain(error, 2)
+    except EvergraphError as error:
+        _complain(error, 1)
+    except MemoryError:
+        _complain("the memory does not suffice for this graph.", 1)
+    except OSError as error:
+        _complain(f"{error.filename or 'the system'}: {error.strerror or error}.", 1)
+
+
+def _complain(problem: object, code: int) -> NoReturn:
+    typer.secho("Error: ", fg="red", bold=True, nl=False, err=True)
+    typer.echo(str(problem), err=True)
+    sys.exit(code)

@@ -1,0 +1,214 @@
+"""``evergraph import``: bring a graph in from what people have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evergraph.cli.common import Json, Out, Quiet, Replace, Stopwatch, print_json, set_up_logging, working
+
+if TYPE_CHECKING:
+    from evergraph.graph.evolving import EvolvingGraph
+
+app = typer.Typer(
+    help="Import a graph from tables, publication records or published data sets.",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+)
+
+
+class Edges(StrEnum):
+    """What joins two publications."""
+
+    citations = "citations"
+    authors = "authors"
+
+
+class PerYear(StrEnum):
+    """Readings of 'per class per year'."""
+
+    class_year = "class-year"
+    every_year = "every-year"
+    median_year = "median-year"
+    mean_year = "mean-year"
+
+
+class Planetoid(StrEnum):
+    """Planetoid's graphs."""
+
+    cora = "cora"
+    citeseer = "citeseer"
+    pubmed = "pubmed"
+
+
+class Split(StrEnum):
+    """The paper's static splits."""
+
+    A = "A"
+    B = "B"
+
+
+def _column(name: str, what: str) -> typer.models.OptionInfo:
+    return typer.Option(f"--{name}", metavar="COLUMN", help=what)
+
+
+@app.command(
+    epilog="Example: evergraph import tables --vertices papers.csv --edges cites.csv.gz --time year --out papers"
+)
+def tables(
+    vertices: Annotated[Path, typer.Option(metavar="FILE", help="Vertices: .csv, .tsv (also .gz) or .parquet.")],
+    edges: Annotated[Path, typer.Option(metavar="FILE", help="Edges: .csv, .tsv (also .gz) or .parquet.")],
+    out: Out,
+    id: Annotated[str, _column("id", "Vertices: the id.")] = "id",
+    time: Annotated[str, _column("time", "Vertices: the time, whole numbers or dates.")] = "time",
+    label: Annotated[str, _column("label", "Vertices: the class; empty is no label.")] = "label",
+    no_label: Annotated[bool, typer.Option("--no-label", help="The vertices have no labels.")] = False,
+    text: Annotated[str | None, _column("text", "Vertices: the text. Default: the column 'text', if any.")] = None,
+    features: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMNS", help="Vertices: numbers instead of text; names or patterns, as 'x,emb_*'."),
+    ] = None,
+    source: Annotated[str, _column("source", "Edges: the one end.")] = "source",
+    target: Annotated[str, _column("target", "Edges: the other end.")] = "target",
+    edge_time: Annotated[
+        str | None, _column("edge-time", "Edges: their own time. Default: the column 'time', if any.")
+    ] = None,
+    every: Annotated[
+        str | None,
+        typer.Option(metavar="year|month|week|day|N", help="Granularity of time. Default: years of dates, else as is."),
+    ] = None,
+    drop_dangling: Annotated[bool, typer.Option("--drop-dangling", help="Drop edges to unknown ids.")] = False,
+    replace: Replace = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Import a graph from a table of vertices and a table of edges."""
+
+    def read() -> EvolvingGraph:
+        from evergraph.datasets.tables import read_tables
+
+        return read_tables(
+            vertices,
+            edges,
+            id=id,
+            time=time,
+            label=None if no_label else label,
+            text=text,
+            features=[name.strip() for name in features.split(",")] if features else (),
+            source=source,
+            target=target,
+            edge_time=edge_time,
+            every=every,
+            drop_dangling=drop_dangling,
+        )
+
+    _import(read, out, replace, as_json, quiet)
+
+
+@app.command(epilog="Example: evergraph import records dblp.jsonl.gz --edges citations --min-class 45 --out dblp-hard")
+def records(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines, also .gz.")],
+    edges: Annotated[Edges, typer.Option(help="What joins two publications.")],
+    out: Out,
+    min_class: Annotated[int, typer.Option(min=1, help="Least publications per class per year.")] = 1,
+    min_author: Annotated[int, typer.Option(min=1, help="Least publications per author per year.")] = 1,
+    per_year: Annotated[PerYear, typer.Option(help="What 'per class per year' means; see the docs.")] = PerYear.class_year,
+    first_year: Annotated[int | None, typer.Option(help="Leave out publications before this year.")] = None,
+    last_year: Annotated[int | None, typer.Option(help="Leave out publications after this year.")] = None,
+    replace: Replace = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Import publication records (id, title, authors, venue, year, references)."""
+
+    def read() -> EvolvingGraph:
+        from evergraph.datasets.records import read_records
+
+        return read_records(
+            file,
+            edges.value,  # type: ignore[arg-type]  # the enum has just these values
+            min_class=min_class,
+            min_author=min_author,
+            per_year=per_year.value,  # type: ignore[arg-type]
+            first_year=first_year,
+            last_year=last_year,
+        )
+
+    _import(read, out, replace, as_json, quiet)
+
+
+@app.command(epilog="Example: evergraph import planetoid planetoid/data --name citeseer --split A --out citeseer-a")
+def planetoid(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder with the files ind.NAME.*.")],
+    name: Annotated[Planetoid, typer.Option(help="Which graph.")],
+    out: Out,
+    split: Annotated[Split, typer.Option(help="A: few labelled at time 0; B: many.")] = Split.A,
+    replace: Replace = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Import Cora, Citeseer or PubMed from Planetoid's files, with the paper's splits as times 0 and 1."""
+
+    def read() -> EvolvingGraph:
+        from evergraph.datasets.planetoid import read_planetoid
+
+        return read_planetoid(folder, name.value, split=split.value)
+
+    _import(read, out, replace, as_json, quiet)
+
+
+@app.command(epilog="Example: evergraph import published dblp-easy --out dblp-easy")
+def published(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME|FOLDER", help="dblp-easy, dblp-hard, pharmabio, or a folder of that format.")
+    ],
+    out: Out,
+    cache: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where downloads are kept.")] = None,
+    replace: Replace = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Import a graph in the format of the paper's authors: from a folder, or by name from Zenodo (a download)."""
+
+    def read() -> EvolvingGraph:
+        from evergraph.datasets.published import load_published
+
+        return load_published(name, cache=cache, quiet=quiet)
+
+    # No spinner: a download shows a bar of its own.
+    _import(read, out, replace, as_json, quiet, spinner=False)
+
+
+def _import(
+    read: Callable[[], EvolvingGraph], out: Path, replace: bool, as_json: bool, quiet: bool, *, spinner: bool = True
+) -> None:
+    from evergraph.graph.disk import check_destination
+
+    set_up_logging(quiet or as_json)
+    watch = Stopwatch()
+    check_destination(out, replace=replace)
+    with working("importing", quiet or as_json or not spinner):
+        graph = read()
+        graph.save(out, replace=replace)
+    if as_json:
+        print_json(
+            {
+                "graph": str(out),
+                "vertices": len(graph),
+                "edges": graph.n_edges,
+                "classes": len(graph.class_names),
+                "first_time": graph.axis.value(graph.first_time),
+                "last_time": graph.axis.value(graph.last_time),
+                "seconds": watch.seconds(),
+            }
+        )
+    elif not quiet:
+        typer.echo(
+            f"{out}: {len(graph):,} vertices, {graph.n_edges:,} edges, {len(graph.class_names):,} classes, "
+            f"{graph.axis.label(graph.first_time)} to {graph.axis.label(graph.last_time)}, in {watch.seconds()} s.\n"
+            f"Look at it with: evergraph inspect {out}"
+        )

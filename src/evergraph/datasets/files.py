@@ -1,0 +1,247 @@
+"""Reading CSV and Parquet: fast where all is well, and where it is not, a second slow look finds the row."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import itertools
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NoReturn
+
+from evergraph.errors import InputError
+from evergraph.graph.origin import Origin
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_FORMATS = "call it .csv, .csv.gz, .tsv, .tsv.gz or .parquet, after what it is"
+_LONGEST_FIELD = 2**30
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """A table in a file, opened as far as its header.
+
+    Parameters
+    ----------
+    path
+        The file.
+    names
+        Names of its columns.
+    origin
+        What errors say of it.
+    """
+
+    path: Path
+    names: list[str]
+    origin: Origin
+
+    def read(self, columns: Sequence[str], numbers: Sequence[str] = ()) -> pa.Table:
+        """Read some columns; of a text file ``columns`` as strings, as they stand, and ``numbers`` as float32."""
+        if _is_parquet(self.path):
+            return _read_parquet(self.path, [*columns, *numbers])
+        return _read_csv(self, columns, numbers)
+
+
+def open_table(path: str | Path) -> TableFile:
+    """Look at a table's header; says what is wrong where it has none."""
+    path = Path(path)
+    if _is_parquet(path):
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        with reading(path):
+            try:
+                names = pq.read_schema(path).names
+            except pa.ArrowInvalid as error:
+                raise InputError(f"this is no Parquet file ({_first_line(error)})", file=path, fix=_FORMATS) from error
+        origin = Origin(path)
+    else:
+        if path.suffixes[-1:] == [".gz"]:
+            plain = path.with_suffix("").suffix
+        else:
+            plain = path.suffix
+        if plain.lower() not in (".csv", ".tsv"):
+            raise InputError("the name does not tell the file's format", file=path, fix=_FORMATS)
+        with _csv_rows(path) as rows:
+            names = next(iter(rows), [])
+        if not names:
+            raise InputError("the file is empty", file=path, fix="give a table with a header and rows")
+        origin = Origin(path, lambda row: _line_of(path, row))
+    if len(set(names)) < len(names):
+        double = next(name for name in names if names.count(name) > 1)
+        origin.fail(f"two columns are called '{double}'", column=double, fix="give each column a name of its own")
+    return TableFile(path, names, origin)
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn the ways in which reading a file can fail into errors that say what to do."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise InputError("there is no such file", file=path, fix="check the path") from None
+    except IsADirectoryError:
+        raise InputError("this is a folder, not a file", file=path, fix="name the file inside it") from None
+    except PermissionError:
+        raise InputError("the file may not be read", file=path, fix="change its permissions") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"the text is not UTF-8 ({error.reason})", file=path, fix="save it as UTF-8") from error
+    except EOFError:
+        raise InputError(
+            "the compressed file ends too early: it is truncated", file=path, fix="copy or download it again"
+        ) from None
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(
+            f"the compressed file is damaged ({error})", file=path, fix="copy or download it again, or name it without .gz"
+        ) from error
+
+
+def open_bytes(path: Path) -> IO[bytes]:
+    """The bytes of a file, decompressed where its name ends in .gz."""
+    if path.is_dir():
+        raise IsADirectoryError(path)
+    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
+
+
+def _is_parquet(path: Path) -> bool:
+    return path.suffix.lower() in (".parquet", ".pq")
+
+
+def _delimiter(path: Path) -> str:
+    return "\t" if ".tsv" in path.suffixes[-2:] else ","
+
+
+def _read_parquet(path: Path, columns: list[str]) -> pa.Table:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with reading(path):
+        try:
+            return pq.read_table(path, columns=columns)
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(
+                f"the Parquet file is damaged ({_first_line(error)})", file=path, fix="copy or download it again"
+            ) from error
+
+
+def _read_csv(table: TableFile, columns: Sequence[str], numbers: Sequence[str]) -> pa.Table:
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    types = dict.fromkeys(columns, pa.large_string()) | dict.fromkeys(numbers, pa.float32())
+    with reading(table.path), open_bytes(table.path) as file:
+        try:
+            return arrow_csv.read_csv(
+                file,
+                parse_options=arrow_csv.ParseOptions(delimiter=_delimiter(table.path), newlines_in_values=True),
+                convert_options=arrow_csv.ConvertOptions(
+                    include_columns=list(types), column_types=types, strings_can_be_null=False
+                ),
+            )
+        except pa.ArrowInvalid as error:
+            failure = error
+    _diagnose(table, numbers, failure)
+
+
+def _diagnose(table: TableFile, numbers: Sequence[str], failure: Exception) -> NoReturn:
+    """Read again row by row, to say where the fast reader stumbled."""
+    places = [(name, table.names.index(name)) for name in numbers]
+    with _csv_rows(table.path) as rows:
+        for row, cells in enumerate(itertools.islice(rows, 1, None)):
+            if len(cells) != len(table.names):
+                table.origin.fail(
+                    f"{len(cells)} cells, but the header has {len(table.names)}",
+                    row=row,
+                    fix='give each row as many, and put cells with commas or line ends into "quotes"',
+                )
+            for name, place in places:
+                if not _is_number(cells[place]):
+                    table.origin.fail(f"{cells[place]!r} is not a number", column=name, row=row, fix="write a number")
+    raise InputError(f"the table cannot be read ({_first_line(failure)})", file=table.path, fix=_FORMATS) from failure
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+@contextmanager
+def _csv_rows(path: Path) -> Iterator[Any]:
+    """Rows of cells, header first, empty lines left out, as Python's own reader finds them."""
+    csv.field_size_limit(_LONGEST_FIELD)
+    with reading(path), open_bytes(path) as raw:
+        text = io.TextIOWrapper(_Utf8Lines(raw, path), encoding="utf-8-sig", newline="")  # type: ignore[type-var]
+        try:
+            yield _Rows(csv.reader(text, delimiter=_delimiter(path)))
+        except csv.Error as error:
+            raise InputError(f"the table cannot be read ({error})", file=path, fix=_FORMATS) from error
+        finally:
+            text.detach()
+
+
+class _Rows:
+    """Rows of cells that are not empty, and the line on which the last one started."""
+
+    def __init__(self, reader: Any) -> None:
+        self.reader, self.line = reader, 0
+
+    def __iter__(self) -> Iterator[list[str]]:
+        while True:
+            before = self.reader.line_num
+            cells = next(self.reader, None)
+            if cells is None:
+                return
+            if cells:
+                self.line = before + 1
+                yield cells
+
+
+class _Utf8Lines(io.RawIOBase):
+    """Bytes passed on line by line, so that a byte that is not UTF-8 is found with its line."""
+
+    def __init__(self, raw: IO[bytes], path: Path) -> None:
+        self.raw, self.path, self.line = raw, path, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self.raw.readline(len(buffer))
+        if data.endswith(b"\n") or len(data) < len(buffer):
+            self.line += 1
+            try:
+                data.decode()
+            except UnicodeDecodeError as error:
+                raise InputError(
+                    f"the text is not UTF-8 (byte {data[error.start : error.end]!r})",
+                    file=self.path,
+                    row=max(self.line - 1, 0),
+                    line=self.line,
+                    fix="save the file as UTF-8",
+                ) from None
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def _line_of(path: Path, row: int) -> int | None:
+    """The line on which a row (counted from 0, header left out) starts."""
+    try:
+        with _csv_rows(path) as rows:
+            for _ in itertools.islice(rows, row + 2):
+                pass
+            return int(rows.line)
+    except InputError:
+        return None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0].rstrip(".")

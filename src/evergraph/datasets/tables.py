@@ -1,0 +1,156 @@
+"""Graphs from two tables: vertices and edges, as CSV or Parquet."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from evergraph.datasets.files import TableFile, open_table
+from evergraph.graph.columns import as_features, edge_columns, vertex_columns
+from evergraph.graph.evolving import EvolvingGraph
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from evergraph.graph.features import Features
+
+__all__ = ["read_tables"]
+
+log = logging.getLogger(__name__)
+
+
+def read_tables(
+    vertices: str | Path,
+    edges: str | Path | None = None,
+    *,
+    id: str = "id",
+    time: str = "time",
+    label: str | None = "label",
+    text: str | None = None,
+    features: Sequence[str] = (),
+    source: str = "source",
+    target: str = "target",
+    edge_time: str | None = None,
+    every: str | int | None = None,
+    drop_dangling: bool = False,
+) -> EvolvingGraph:
+    """Read a graph from a table of vertices and a table of edges: CSV, TSV (both also .gz) or Parquet.
+
+    In text files every id is a string, just as it stands: ``007``, ``1e5``, ``nan`` and ``NA`` are four different ids.
+
+    Parameters
+    ----------
+    vertices, edges
+        The files.
+    id, time, label, text
+        Columns of the vertices. An empty label is no label; ``label=None`` leaves labels out. A column called ``text``
+        is taken without being named, unless there are ``features``.
+    features
+        Columns of numbers instead of text, by name or pattern (``emb_*``); one Parquet column of lists will also do.
+    source, target, edge_time
+        Columns of the edges; a column called ``time`` is taken without being named.
+    every
+        Granularity of time: ``"year"``, ``"month"``, ``"week"``, ``"day"`` or a number; see `EvolvingGraph.build`.
+    drop_dangling
+        Drop edges to unknown ids instead of refusing them.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "papers.csv").write_text("id,time,label\\n007,2001,KDD\\nnan,2002,\\n")
+    >>> _ = (folder / "links.csv").write_text("source,target\\nnan,007\\n")
+    >>> graph = read_tables(folder / "papers.csv", folder / "links.csv")
+    >>> list(graph.ids), graph.labels.tolist(), graph.n_edges
+    (['007', 'nan'], ['KDD', None], 1)
+    """
+    table = open_table(vertices)
+    wanted = _features(table, features)
+    if text is None and not wanted and "text" in table.names:
+        text = "text"
+    named = {"id": id, "time": time, "label": label, "text": text}
+    _check_names(table, named, {"label": ", or leave labels out with --no-label"})
+    used = [column for column in named.values() if column is not None]
+    if ignored := [name for name in table.names if name not in (*used, *wanted)]:
+        log.info("%s: columns not used: %s", table.path, ", ".join(ignored))
+    columns = table.read(used, wanted)
+    checked = vertex_columns(
+        columns,
+        table.origin,
+        id=id,
+        time=time,
+        label=label,
+        text=text,
+        features=_numbers(columns, wanted, table) if wanted else None,
+        every=every,
+    )
+    links = None
+    if edges is not None:
+        table = open_table(edges)
+        if edge_time is None and "time" in table.names:
+            edge_time = "time"
+        named = {"source": source, "target": target, "edge-time": edge_time}
+        _check_names(table, named, {})
+        columns = table.read([column for column in named.values() if column is not None])
+        links = edge_columns(columns, table.origin, checked.axis, source=source, target=target, time=edge_time)
+    about = {"source": "tables", "vertices": Path(vertices).name, "edges": Path(edges).name if edges else "none"}
+    return EvolvingGraph.from_columns(checked, links, drop_dangling=drop_dangling, about=about)
+
+
+def _check_names(table: TableFile, named: dict[str, str | None], hints: dict[str, str]) -> None:
+    for option, column in named.items():
+        if column is None or column in table.names:
+            continue
+        near = difflib.get_close_matches(column, table.names, 1)
+        guess = f"; did you mean '{near[0]}'?" if near else ""
+        table.origin.fail(
+            f"there is no column '{column}' (there are: {', '.join(table.names)}){guess}",
+            column=column,
+            fix=f"say which column it is with --{option}{hints.get(option, '')}",
+        )
+
+
+def _features(table: TableFile, patterns: Sequence[str]) -> list[str]:
+    """Columns that the patterns name, in the order of the file."""
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in table.names):
+            table.origin.fail(
+                f"no column is called '{pattern}' (there are: {', '.join(table.names)})",
+                column=pattern,
+                fix="name the feature columns with --features",
+            )
+    return [name for name in table.names if any(fnmatchcase(name, pattern) for pattern in patterns)]
+
+
+def _numbers(columns: pa.Table, wanted: list[str], table: TableFile) -> Features:
+    """Dense features of number columns, or of one column of equally long lists."""
+    import pyarrow as pa
+
+    parts = []
+    for name in wanted:
+        column = columns.column(name).combine_chunks()
+        kind = column.type
+        if column.null_count:
+            table.origin.fail(
+                "a feature is missing", column=name, row=column.is_null().index(True).as_py(), fix="write a number"
+            )
+        if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+            flat = column.flatten()
+            width = len(flat) // max(len(column), 1)
+            lengths = np.diff(column.offsets) if not pa.types.is_fixed_size_list(kind) else np.array([width])
+            if (lengths != width).any():
+                row = int(np.argmax(lengths != lengths[0]))
+                table.origin.fail("the lists are not equally long", column=name, row=row, fix="give one length to all")
+            column, kind, shape = flat, flat.type, (len(column), width)
+        else:
+            shape = (len(column), 1)
+        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+            table.origin.fail(f"a column of {kind} holds no numbers", column=name, fix="give numbers")
+        parts.append(np.asarray(column.cast(pa.float32(), safe=False)).reshape(shape))
+    return as_features(np.concatenate(parts, axis=1), wanted if len(wanted) > 1 else None, table.origin)
