@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal, NamedTuple, TypeVar, cast
+from typing import Any, Literal, NamedTuple
 
 import numba
 import numpy as np
@@ -36,26 +36,29 @@ Method = Literal["stamp", "bits"]
 
 BLOCK = 256  # sources per block: four words of 64 bits, which the code of `_sweep` spells out
 MEMORY = 512 * 2**20
-PROBES = 64  # searches that `choose` runs to see how far they reach
+PROBES = 32  # searches that `choose` runs to see how far they reach
 
-# What one edge costs the sweep, and one vertex each block, in units of an edge looked at by a search (about 3 ns).
-# Measured on three graphs of 14 to 76 neighbours a vertex; `benchmarks/bench_tdiff.py` shows both kernels.
+# What an edge costs each sweep, and a vertex each block, in units of an edge that a search looks at (about 3 ns).
+# Measured on graphs of 14 and 76 neighbours a vertex for k = 1 to 4; `benchmarks/bench_tdiff.py` shows both kernels.
 SWEPT_EDGE = 1.2
-SWEPT_VERTEX = 2.0
+SWEPT_VERTEX = 2.7
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+Vertices = NDArray[np.uint32]
+Words = NDArray[np.uint64]
+Counts = NDArray[np.int64]
 
 
-def _compiled(function: _Function) -> _Function:
-    return cast(_Function, numba.njit(cache=True, nogil=True)(function))
+def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    kernel: Callable[..., Any] = numba.njit(cache=True, nogil=True)(function)
+    return kernel
 
 
 class Arrays(NamedTuple):
     """A graph as the kernels want it: read-only and unsigned, which spares each index a test for its sign."""
 
-    indptr: NDArray[np.uint64]
-    indices: NDArray[np.uint32]
-    times: NDArray[np.uint32]  # counted from the first vertex's
+    indptr: Words
+    indices: Vertices
+    times: Vertices  # counted from the first vertex's
 
     @property
     def span(self) -> int:
@@ -64,7 +67,7 @@ class Arrays(NamedTuple):
 
 
 def prepare(indptr: NDArray[Any], indices: NDArray[Any], times: NDArray[Any]) -> Arrays:
-    """Bring the rows of a symmetric adjacency (sorted, without diagonal) and ascending times into the kernels' types."""
+    """Bring a symmetric adjacency (rows sorted, no diagonal) and ascending times into the kernels' types."""
     indices = np.ascontiguousarray(indices)
     arrays = Arrays(
         indptr=indptr.astype(np.uint64),
@@ -77,14 +80,25 @@ def prepare(indptr: NDArray[Any], indices: NDArray[Any], times: NDArray[Any]) ->
 
 
 @_compiled
-def _stamp_block(indptr, indices, times, sources, k, stamp, queue, histogram):  # type: ignore[no-untyped-def]
-    visits = 0
+def _stamp_block(
+    indptr: Words,
+    indices: Vertices,
+    times: Vertices,
+    sources: Vertices,
+    k: int,
+    stamp: Vertices,
+    queue: Vertices,
+    histogram: Counts,
+) -> np.int64:
+    visits = np.int64(0)
     for u in sources:
         now = times[u]
         stamp[u] = u
         queue[0] = u
         head, tail = 0, 1
         for _ in range(1, k):
+            if head == tail:
+                break
             end = tail
             for i in range(head, end):
                 v = queue[i]
@@ -113,7 +127,7 @@ def _stamp_block(indptr, indices, times, sources, k, stamp, queue, histogram):  
 
 
 @_compiled
-def _ones(word):  # type: ignore[no-untyped-def]
+def _ones(word: np.uint64) -> np.int64:
     # LLVM knows this sum and makes one instruction of it.
     word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)
     word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
@@ -122,7 +136,7 @@ def _ones(word):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _sweep(indptr, indices, reached, further, rows):  # type: ignore[no-untyped-def]
+def _sweep(indptr: Words, indices: Vertices, reached: Words, further: Words, rows: int) -> bool:
     changed = False
     for v in range(rows):
         a, b, c, d = reached[v, 0], reached[v, 1], reached[v, 2], reached[v, 3]
@@ -142,7 +156,16 @@ def _sweep(indptr, indices, reached, further, rows):  # type: ignore[no-untyped-
 
 
 @_compiled
-def _bits_block(indptr, indices, times, sources, k, reached, further, histogram):  # type: ignore[no-untyped-def]
+def _bits_block(
+    indptr: Words,
+    indices: Vertices,
+    times: Vertices,
+    sources: Vertices,
+    k: int,
+    reached: Words,
+    further: Words,
+    histogram: Counts,
+) -> None:
     n, m = len(times), len(sources)
     one = np.uint64(1)
     reached[:] = 0
@@ -175,25 +198,25 @@ def _bits_block(indptr, indices, times, sources, k, reached, further, histogram)
                     i = 64 * j + _ones((word ^ rest) - one)
                     histogram[times[sources[i]] - times[v]] += 1
                     word = rest
-    return np.int64(0)
 
 
-def choose(arrays: Arrays, sources: NDArray[np.uint32], k: int) -> Method:
+def choose(arrays: Arrays, sources: Vertices, k: int) -> Method:
     """Guess the faster method, by counting the edges that a few of the searches look at."""
     if k == 1 or not len(sources):
         return "stamp"
-    probes = sources[:: -(-len(sources) // PROBES)]
+    probes = np.ascontiguousarray(sources[:: -(-len(sources) // PROBES)])
     stamp, queue, histogram = _stamp_state(arrays)
     visits = _stamp_block(*arrays, probes, k, stamp, queue, histogram)
     searching = visits / len(probes) * len(sources)
-    # On average the last sweep ends half way.
+    # On average the last sweep ends half way; and there are no more of them than the graph is wide.
+    sweeps = min(k, 10) - 1.5
     sweeping = -(-len(sources) // BLOCK) * (
-        SWEPT_EDGE * (k - 1.5) * len(arrays.indices) + SWEPT_VERTEX * k * len(arrays.times)
+        SWEPT_EDGE * sweeps * len(arrays.indices) + SWEPT_VERTEX * len(arrays.times)
     )
     return "stamp" if searching <= sweeping else "bits"
 
 
-def count(arrays: Arrays, sources: NDArray[np.uint32], k: int, method: Method) -> NDArray[np.int64]:
+def count(arrays: Arrays, sources: Vertices, k: int, method: Method) -> Counts:
     """Count, by time difference, the pairs of a source and a vertex of lower index within `k` edges of it.
 
     Parameters
@@ -215,15 +238,16 @@ def count(arrays: Arrays, sources: NDArray[np.uint32], k: int, method: Method) -
     new_state = {"stamp": _stamp_state, "bits": _bits_state}[method]
     blocks = deque(sources[i : i + BLOCK] for i in range(0, len(sources), BLOCK))
     per_thread = {"stamp": 8, "bits": 64}[method] * len(arrays.times) + 8 * (arrays.span + 1)
-    threads = max(1, min(numba.config.NUMBA_NUM_THREADS, len(blocks), MEMORY // per_thread))
+    most = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
+    threads = max(1, min(most, len(blocks), MEMORY // per_thread))
 
-    def take() -> NDArray[np.uint32] | None:
+    def take() -> Vertices | None:
         try:
             return blocks.pop()  # from the end, where the blocks that look back furthest are
         except IndexError:
             return None
 
-    def work() -> NDArray[np.int64]:
+    def work() -> Counts:
         *state, histogram = new_state(arrays)
         while (block := take()) is not None:
             kernel(*arrays, block, k, *state, histogram)
@@ -238,11 +262,11 @@ def count(arrays: Arrays, sources: NDArray[np.uint32], k: int, method: Method) -
     return np.sum(parts, axis=0, dtype=np.int64)
 
 
-def _stamp_state(arrays: Arrays) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]:
+def _stamp_state(arrays: Arrays) -> tuple[NDArray[Any], NDArray[Any], Counts]:
     n = len(arrays.times)
     return np.full(n, n, np.uint32), np.empty(n, np.uint32), np.zeros(arrays.span + 1, np.int64)
 
 
-def _bits_state(arrays: Arrays) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]:
+def _bits_state(arrays: Arrays) -> tuple[NDArray[Any], NDArray[Any], Counts]:
     n = len(arrays.times)
     return np.empty((n, 4), np.uint64), np.empty((n, 4), np.uint64), np.zeros(arrays.span + 1, np.int64)

@@ -45,10 +45,12 @@ def drift(graph: EvolvingGraph) -> Drift:
     times, row = np.unique(graph.times[labelled], return_inverse=True)
     counts = np.zeros((len(times), len(graph.class_names)))
     np.add.at(counts, (row, graph.codes[labelled]), 1)
-    before = np.cumsum(counts, axis=0)
-    return Drift(times, _moves(counts[:-1], counts[1:]), _moves(before[:-1], counts[1:]))
+    return Drift(times, _moves(counts, counts), _moves(np.cumsum(counts, axis=0), counts))
 
 
-def _moves(before: NDArray[np.float64], after: NDArray[np.float64]) -> NDArray[np.float64]:
-    shares = [counts / counts.sum(axis=1, keepdims=True) for counts in (before, after)]
-    return np.concatenate([np.full(min(len(before) + 1, 1), np.nan), np.abs(shares[0] - shares[1]).sum(axis=1) / 2])
+def _moves(past: NDArray[np.float64], present: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Total variation of each row of the present against the row before of the past."""
+    past, now = (counts / counts.sum(axis=1, keepdims=True) for counts in (past[:-1], present[1:]))
+    moves = np.full(len(present), np.nan)
+    moves[1:] = np.abs(past - now).sum(axis=1) / 2
+    return moves

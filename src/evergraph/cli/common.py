@@ -37,7 +37,10 @@ def print_json(value: Mapping[str, Any]) -> None:
 
 def set_up_logging(quiet: bool) -> None:
     """Say on standard error what the library notes, unless it should be quiet."""
-    logging.basicConfig(level=logging.WARNING if quiet else logging.INFO, format="%(message)s", stream=sys.stderr)
+    log = logging.getLogger("evergraph")
+    log.setLevel(logging.WARNING if quiet else logging.INFO)
+    if not log.handlers:
+        log.addHandler(logging.StreamHandler())
 
 
 @contextmanager

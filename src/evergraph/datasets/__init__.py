@@ -1,1 +1,47 @@
-"""."""
+"""Where graphs come from: tables, publication records, published data sets, the embedded one, synthetic ones."""
+
+from pathlib import Path
+
+from evergraph.datasets.metamath import metamath
+from evergraph.datasets.planetoid import read_planetoid
+from evergraph.datasets.published import load_published
+from evergraph.datasets.records import read_records
+from evergraph.datasets.synthetic import Synthetic, synthetic
+from evergraph.datasets.tables import read_tables
+from evergraph.errors import InputError
+from evergraph.graph.disk import open_graph
+from evergraph.graph.evolving import EvolvingGraph
+
+__all__ = [
+    "NAMED",
+    "Synthetic",
+    "load",
+    "load_published",
+    "metamath",
+    "read_planetoid",
+    "read_records",
+    "read_tables",
+    "synthetic",
+]
+
+NAMED = {"metamath": metamath, "synthetic": synthetic}
+"""Graphs that need no file and go by name."""
+
+
+def load(graph: str | Path) -> EvolvingGraph:
+    """Open a graph: a folder that was saved or imported, or the name of one that needs no file.
+
+    A folder in the way goes before a name; ``./metamath`` can only be a folder.
+
+    Examples
+    --------
+    >>> load("metamath").n_edges
+    461874
+    """
+    if Path(graph).exists():
+        return open_graph(Path(graph))
+    if str(graph) in NAMED:
+        return NAMED[str(graph)]()
+    raise InputError(
+        "there is no such graph", file=graph, fix=f"give a folder made by 'evergraph import', or {' or '.join(NAMED)}"
+    )

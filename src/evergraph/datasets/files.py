@@ -62,11 +62,10 @@ def open_table(path: str | Path) -> TableFile:
                 raise InputError(f"this is no Parquet file ({_first_line(error)})", file=path, fix=_FORMATS) from error
         origin = Origin(path)
     else:
-        if path.suffixes[-1:] == [".gz"]:
-            plain = path.with_suffix("").suffix
-        else:
-            plain = path.suffix
-        if plain.lower() not in (".csv", ".tsv"):
+        with reading(path):
+            open_bytes(path).close()
+        plain = path.with_suffix("") if path.suffix == ".gz" else path
+        if plain.suffix.lower() not in (".csv", ".tsv"):
             raise InputError("the name does not tell the file's format", file=path, fix=_FORMATS)
         with _csv_rows(path) as rows:
             names = next(iter(rows), [])
@@ -114,7 +113,7 @@ def _is_parquet(path: Path) -> bool:
 
 
 def _delimiter(path: Path) -> str:
-    return "\t" if ".tsv" in path.suffixes[-2:] else ","
+    return "\t" if ".tsv" in path.name.lower() else ","
 
 
 def _read_parquet(path: Path, columns: list[str]) -> pa.Table:

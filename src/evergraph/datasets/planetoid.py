@@ -65,7 +65,7 @@ def read_planetoid(folder: str | Path, name: str, *, split: str = "A") -> Evolvi
     first_words, first_classes = files.matrix("allx"), files.classes("ally")
     test_words, test_classes = files.matrix("tx"), files.classes("ty")
     test, train = files.test_index(), files.train()
-    files.same("allx", first_words.shape, (len(first_classes), test_words.shape[1]))
+    files.same("allx", first_words.shape[:1], first_classes.shape)
     files.same("tx", test_words.shape, (len(test), first_words.shape[1]))
     files.same("ty", test_classes.shape, test.shape)
     if train > len(first_classes) or test.min() < len(first_classes):
@@ -149,7 +149,7 @@ class _Files:
     def classes(self, part: str) -> NDArray[np.object_]:
         """Name of each row's class: the number of the column with the 1; None where there is none."""
         with self._open(part) as content:
-            one_hot = np.asarray(content, dtype=np.int64)
+            one_hot = np.asarray(content, dtype=np.float64)
             if one_hot.ndim != 2 or ((one_hot != 0) & (one_hot != 1)).any() or (one_hot.sum(axis=1) > 1).any():
                 raise ValueError("not one class a row")
         names = np.array([*map(str, range(one_hot.shape[1])), None], dtype=object)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
-from numbers import Integral, Real
 from typing import Any, NoReturn
 
 import numpy as np
@@ -22,12 +21,27 @@ from evergraph.graph.times import MAX_SPAN, TimeAxis
 
 __all__ = ["Synthetic", "SyntheticGraph", "synthetic"]
 
-_DRAWS = 6  # how often a link looks for a partner before it is given up
+_Rng = np.random.Generator
+_Floats = NDArray[np.float64]
+_Longs = NDArray[np.int64]
+_Ints = NDArray[np.int32]
+
+_MOST = 2**31 - 1
+# Of the parameters not named here, whole numbers may be anything from 0, and shares go up to 1.
+_RANGES = {
+    "vertices": (1, _MOST),
+    "times": (1, MAX_SPAN),
+    "classes": (1, _MOST),
+    "growth": (0.01, 100),
+    "imbalance": (0, 10),
+    "degree": (0, 100_000),
+}
+_TRIES = 6  # how often a link looks for a partner before it is given up
 
 
 @dataclass(frozen=True, eq=False)
 class SyntheticGraph:
-    """A generated graph and the truth about it. Classes are in order of birth, which is `graph.class_names`.
+    """A generated graph and the truth about it; classes stand in order of birth, as in the graph.
 
     Parameters
     ----------
@@ -36,11 +50,17 @@ class SyntheticGraph:
     births, deaths
         First and last time at which there are vertices of each class, by its name.
     classes
-        The true class of each vertex, also where the graph has no label for it.
+        The true class of each vertex (its row in the graph's classes), also where the graph has no label for it.
     class_share
         Probability of each class at each time, ``class_share[time, class]``, from which the classes were drawn.
     topics
         Columns of the words that each class uses at each time, from frequent to rare: ``topics[time, class, place]``.
+
+    Examples
+    --------
+    >>> made = Synthetic(vertices=400, label_rate=0.5).generate()
+    >>> int((made.graph.codes == -1).sum()), int((made.classes == -1).sum()), made.births["class 11"]
+    (188, 0, 10)
     """
 
     graph: EvolvingGraph
@@ -99,7 +119,7 @@ class Synthetic:
     --------
     >>> made = Synthetic(vertices=500, times=10, classes=3, new_classes=2, dying_classes=1).generate()
     >>> len(made.graph), made.births, made.deaths["class 04"]
-    (500, {'class 00': 0, 'class 01': 0, 'class 02': 0, 'class 03': 4, 'class 04': 7}, 9)
+    (500, {'class 00': 0, 'class 01': 0, 'class 02': 0, 'class 03': 4, 'class 04': 8}, 9)
     >>> made.class_share.shape, made.graph.features.width
     ((10, 5), 2000)
     """
@@ -122,31 +142,26 @@ class Synthetic:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        most = {"vertices": 2**31 - 1, "times": MAX_SPAN, "growth": 100, "imbalance": 10, "words_per_vertex": 10_000}
-        least = {"vertices": 1, "times": 1, "classes": 1, "growth": 0.01}
         for field in fields(self):
             name, value, whole = field.name, getattr(self, field.name), isinstance(field.default, int)
-            low, high = least.get(name, 0), most.get(name, 2**31 - 1 if whole else 1)
-            if name == "degree":
-                high = self.vertices
-            if isinstance(value, bool) or not isinstance(value, Integral if whole else Real):
-                _refuse(name, value, f"a {'whole ' if whole else ''}number")
-            if not low <= value <= high:
-                _refuse(name, value, f"a number from {low} to {high}")
+            low, high = _RANGES.get(name, (0, _MOST if whole else 1))
+            numbers = (int, np.integer) if whole else (int, float, np.integer, np.floating)
+            if isinstance(value, bool) or not isinstance(value, numbers) or not low <= value <= high:
+                _refuse(name, value, f"a {'whole ' if whole else ''}number from {low} to {high}")
         if self.dying_classes >= self.classes:
             _refuse("dying_classes", self.dying_classes, f"fewer than classes ({self.classes}), so that some live on")
         if self.dying_classes and self.times == 1:
             _refuse("dying_classes", self.dying_classes, "0, or more times than 1")
         if self.words < 4 * self.total:
             _refuse("words", self.words, f"at least {4 * self.total}, four for each class")
-        if self.new_classes > (room := self.times - self._maturity):
+        if self.new_classes > (room := self.times - self._mature):
             _refuse(
-                "new_classes", self.new_classes, f"at most {room}, one for each time after a quarter of the vertices"
+                "new_classes", self.new_classes, f"at most {room}, for so many times follow a quarter of the vertices"
             )
-        births, deaths = self._births, self._deaths
         for time, count in enumerate(np.diff(self._starts).tolist()):
-            if count < (needed := max(1, int(((births == time) | (deaths == time)).sum()))):
-                _refuse("vertices", self.vertices, f"more: there are {count} for time {time}, which needs {needed}")
+            if count < (needed := max(1, len(self._ending(time)))):
+                fix = f"more, or growth nearer to 1: time {time} gets {count}, but needs {needed} for its classes"
+                _refuse("vertices", self.vertices, fix)
 
     @property
     def total(self) -> int:
@@ -155,6 +170,8 @@ class Synthetic:
 
     def generate(self) -> SyntheticGraph:
         """Make the graph."""
+        import pyarrow as pa
+
         for_share, for_class, for_links, for_topics, for_words, for_labels = np.random.default_rng(self.seed).spawn(6)
         times = np.repeat(np.arange(self.times), np.diff(self._starts))
         share = self._class_share(for_share)
@@ -164,68 +181,62 @@ class Synthetic:
         features = self._draw_words(for_words, times, classes, topics) if self.words_per_vertex else None
         labelled = for_labels.random(self.vertices) < self.label_rate
         labelled[np.unique(classes, return_index=True)[1]] = True
-        names = tuple(f"class {row:02d}" for row in range(self.total))
         codes = np.where(labelled, classes, np.int32(-1))
-        columns = VertexColumns(np.arange(self.vertices), times, codes, names, features, TimeAxis())
-        return SyntheticGraph(
-            EvolvingGraph.from_columns(columns, _edges(source, target), about={"source": repr(self)}),
-            dict(zip(names, self._births.tolist(), strict=True)),
-            dict(zip(names, self._deaths.tolist(), strict=True)),
-            classes,
-            share,
-            topics,
-        )
+        names = tuple(f"class {row:02d}" for row in range(self.total))
+        vertices = VertexColumns(np.arange(self.vertices), times, codes, names, features, TimeAxis())
+        edges = EdgeColumns(pa.array(source), pa.array(target), None, Origin("edges"))
+        graph = EvolvingGraph.from_columns(vertices, edges, about={"source": repr(self)})
+        births, deaths = (dict(zip(names, of_class.tolist(), strict=True)) for of_class in self._lives)
+        return SyntheticGraph(graph, births, deaths, classes, share, topics)
 
     @cached_property
-    def _starts(self) -> NDArray[np.int64]:
+    def _starts(self) -> _Longs:
         """First vertex of each time, and the number of vertices."""
         steps = np.arange(self.times)
-        # The largest count is the one, whichever way the growth goes: no power overflows.
+        # The largest power is 1, whichever way the growth goes, so that none overflows.
         weights = np.power(self.growth, steps - (self.times - 1 if self.growth > 1 else 0), dtype=np.float64)
         reached = np.cumsum(weights)
         return np.concatenate([[0], np.rint(reached / reached[-1] * self.vertices)]).astype(np.int64)
 
     @property
-    def _maturity(self) -> int:
-        """The first time before which a quarter of the vertices exist."""
+    def _mature(self) -> int:
+        """The first time at which a quarter of the vertices are there already."""
         return int(np.searchsorted(self._starts, self.vertices / 4))
 
-    @property
-    def _births(self) -> NDArray[np.int64]:
-        later = _spread(self._maturity, self.times, self.new_classes)
-        return np.concatenate([np.zeros(self.classes, np.int64), later])
-
-    @property
-    def _deaths(self) -> NDArray[np.int64]:
-        deaths = np.full(self.total, self.times - 1)
+    @cached_property
+    def _lives(self) -> tuple[_Longs, _Longs]:
+        """First and last time of each class."""
+        births, deaths = np.zeros(self.total, np.int64), np.full(self.total, self.times - 1, np.int64)
+        births[self.classes :] = _spread(self._mature, self.times, self.new_classes)
         deaths[: self.dying_classes] = _spread(self.times // 4, self.times - 1, self.dying_classes)
-        return deaths
+        return births, deaths
 
-    def _class_share(self, rng: np.random.Generator) -> NDArray[np.float64]:
-        start = np.log(rng.permutation(self.total) + 1.0) * -self.imbalance
+    def _ending(self, time: int) -> _Longs:
+        """Classes of which this is the first or the last time."""
+        births, deaths = self._lives
+        return np.flatnonzero((births == time) | (deaths == time))
+
+    def _class_share(self, rng: _Rng) -> _Floats:
         steps = self.drift * rng.standard_normal((self.times, self.total))
-        steps[0] = start
-        walk = np.cumsum(steps, axis=0)
+        steps[0] = -self.imbalance * np.log(rng.permutation(self.total) + 1.0)
+        births, deaths = self._lives
         time = np.arange(self.times)[:, None]
-        alive = (self._births <= time) & (time <= self._deaths)
-        weights = np.where(alive, np.exp(walk - walk.max(axis=1, keepdims=True)), 0.0)
+        walk = np.where((births <= time) & (time <= deaths), np.cumsum(steps, axis=0), -np.inf)
+        weights = np.exp(walk - walk.max(axis=1, keepdims=True))
         return weights / weights.sum(axis=1, keepdims=True)
 
-    def _draw_classes(self, rng: np.random.Generator, share: NDArray[np.float64]) -> NDArray[np.int32]:
+    def _draw_classes(self, rng: _Rng, share: _Floats) -> _Ints:
         classes = np.empty(self.vertices, np.int32)
-        births, deaths = self._births, self._deaths
         for time in range(self.times):
             part = classes[self._starts[time] : self._starts[time + 1]]
             part[:] = _draw(rng, share[time], len(part))
             # However rare, a class has a vertex at its birth and at its death. These come first in their time, so that
             # classes appear in the order of their numbers.
-            ends = np.flatnonzero((births == time) | (deaths == time))
-            part[: len(ends)] = ends
+            ending = self._ending(time)
+            part[: len(ending)] = ending
         return classes
 
-    def _draw_links(
-        self, rng: np.random.Generator, times: NDArray[np.int64], classes: NDArray[np.int32]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _draw_links(self, rng: _Rng, times: _Longs, classes: _Ints) -> tuple[_Longs, _Longs]:
         """Links from each vertex to others of its own or an earlier time."""
         # A cell is a class at a time. Its vertices are alike, so that a link draws a cell and then any vertex of it.
         by_cell = np.argsort(classes, kind="stable")
@@ -239,22 +250,21 @@ class Synthetic:
             like = rng.random(len(source)) < self.homophily
             weights = cells[:, : time + 1] * (1 - self.recency) ** np.arange(time, -1, -1.0)
             pair = np.full(len(source), -1)
-            open = np.arange(len(source))
-            for _ in range(_DRAWS):
-                one, alike = source[open], like[open]
+            left = np.arange(len(source))
+            for _ in range(_TRIES):
+                one, alike = source[left], like[left]
                 cell = _draw_cells(rng, weights, classes[one], alike)
-                other = by_cell[first[cell] + (rng.random(len(open)) * cells[cell]).astype(np.int64)]
+                other = by_cell[first[cell] + (rng.random(len(left)) * cells[cell]).astype(np.int64)]
                 fits = (one != other) & ((classes[one] == classes[other]) == alike)
-                pair[open] = np.where(fits, np.minimum(one, other) * self.vertices + np.maximum(one, other), -1)
-                kept, places = np.unique(pair, return_index=True)
-                settled = np.zeros(len(pair), bool)
-                settled[places[kept >= 0]] = True
-                open = np.flatnonzero(~settled)
-            pair[open] = -1
-            pairs.append(pair[pair >= 0])
+                pair[left] = np.where(fits, np.minimum(one, other) * self.vertices + np.maximum(one, other), -1)
+                values, places = np.unique(pair, return_index=True)
+                left = np.delete(np.arange(len(pair)), places[values >= 0])
+                if not len(left):
+                    break
+            pairs.append(np.delete(pair, left))
         return np.divmod(np.concatenate(pairs), self.vertices)
 
-    def _draw_topics(self, rng: np.random.Generator) -> NDArray[np.int32]:
+    def _draw_topics(self, rng: _Rng) -> _Ints:
         common = self.words // 4
         own = (self.words - common) // self.total
         # Only a quarter of a class's words is in use at a time: there are others to drift to.
@@ -265,21 +275,14 @@ class Synthetic:
         changed = np.where(rng.random(shape) < self.drift, np.arange(self.times)[:, None, None], 0)
         return np.take_along_axis(fresh, np.maximum.accumulate(changed), axis=0).astype(np.int32)
 
-    def _draw_words(
-        self,
-        rng: np.random.Generator,
-        times: NDArray[np.int64],
-        classes: NDArray[np.int32],
-        topics: NDArray[np.int32],
-    ) -> WordCounts:
+    def _draw_words(self, rng: _Rng, times: _Longs, classes: _Ints, topics: _Ints) -> WordCounts:
         size = self.vertices, self.words_per_vertex
         words = topics[times[:, None], classes[:, None], _draw(rng, _zipf(topics.shape[2]), size)]
         noise = rng.random(size) < self.text_noise
         words[noise] = _draw(rng, _zipf(self.words // 4), int(noise.sum()))
         rows = np.arange(self.vertices + 1) * self.words_per_vertex
-        counts = sparse.csr_array(
-            (np.ones(words.size, np.float32), words.ravel(), rows), shape=(self.vertices, self.words)
-        )
+        entries = np.ones(words.size, np.float32), words.ravel(), rows
+        counts = sparse.csr_array(entries, shape=(self.vertices, self.words))
         digits = max(4, len(str(self.words - 1)))
         return WordCounts.of(counts, Strings.of(f"w{word:0{digits}d}" for word in range(self.words)))
 
@@ -304,24 +307,22 @@ def _refuse(name: str, value: object, fix: str) -> NoReturn:
     raise InputError(f"{name} cannot be {value!r}", fix=f"let {name} be {fix}")
 
 
-def _spread(first: int, stop: int, count: int) -> NDArray[np.int64]:
+def _spread(first: int, stop: int, count: int) -> _Longs:
     """So many times from ``first`` to before ``stop``, evenly spaced."""
     return first + (2 * np.arange(count) + 1) * (stop - first) // (2 * max(count, 1))
 
 
-def _zipf(count: int) -> NDArray[np.float64]:
+def _zipf(count: int) -> _Floats:
     return 1 / np.arange(1.0, count + 1)
 
 
-def _draw(rng: np.random.Generator, weights: NDArray[np.float64], size: int | tuple[int, int]) -> NDArray[np.int64]:
+def _draw(rng: _Rng, weights: _Floats, size: int | tuple[int, int]) -> _Longs:
     """Numbers of weights, drawn in proportion to these; a weight of zero is never drawn."""
     reached = np.cumsum(weights)
     return np.searchsorted(reached / reached[-1], rng.random(size), side="right")
 
 
-def _draw_cells(
-    rng: np.random.Generator, weights: NDArray[np.float64], own: NDArray[np.int32], alike: NDArray[np.bool_]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _draw_cells(rng: _Rng, weights: _Floats, own: _Ints, alike: NDArray[np.bool_]) -> tuple[_Longs, _Longs]:
     """Rows (classes) and columns of weights, drawn in proportion to these from one's own row or from all others."""
     # The weights are laid end to end on a line, row after row, so that a point drawn on it falls into a cell.
     line = np.cumsum(weights)
@@ -333,9 +334,3 @@ def _draw_cells(
     # Nobody else there, or an unlucky rounding: the caller sees that the class is wrong.
     at = np.minimum(at, np.nextafter(line[-1], 0))
     return np.divmod(np.searchsorted(line, at, side="right"), weights.shape[1])
-
-
-def _edges(source: NDArray[np.int64], target: NDArray[np.int64]) -> EdgeColumns:
-    import pyarrow as pa
-
-    return EdgeColumns(pa.array(source), pa.array(target), None, Origin("edges"))

@@ -108,11 +108,11 @@ def _check_names(table: TableFile, named: dict[str, str | None], hints: dict[str
         if column is None or column in table.names:
             continue
         near = difflib.get_close_matches(column, table.names, 1)
-        guess = f"; did you mean '{near[0]}'?" if near else ""
+        guess = f" (perhaps '{near[0]}')" if near else ""
         table.origin.fail(
-            f"there is no column '{column}' (there are: {', '.join(table.names)}){guess}",
+            f"there is no column '{column}' (there are: {', '.join(table.names)})",
             column=column,
-            fix=f"say which column it is with --{option}{hints.get(option, '')}",
+            fix=f"say which column it is with --{option}{guess}{hints.get(option, '')}",
         )
 
 

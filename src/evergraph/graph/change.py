@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from evergraph.classes import extend_names
 from evergraph.errors import InputError
@@ -21,17 +22,18 @@ from evergraph.graph.columns import (
     as_table,
     class_column,
     edge_columns,
+    id_column,
     vertex_columns,
 )
 from evergraph.graph.evolving import EvolvingGraph
-from evergraph.graph.features import Features
+from evergraph.graph.features import DenseFeatures, Features, SparseFeatures
 from evergraph.graph.ids import Ids
 from evergraph.graph.origin import Origin
 from evergraph.graph.times import TimeAxis, check_span
 
 log = logging.getLogger(__name__)
 
-_VERTICES, _EDGES = Origin("vertices"), Origin("edges")
+_VERTICES, _EDGES, _IDS = Origin("vertices"), Origin("edges"), Origin("ids")
 _Ends = tuple[NDArray[np.integer], NDArray[np.integer], NDArray[np.int64] | None]
 _NO_EDGES: _Ends = (np.empty(0, np.int64), np.empty(0, np.int64), None)
 
@@ -55,7 +57,7 @@ def from_columns(
 ) -> EvolvingGraph:
     """Build a graph from checked columns."""
     ends = _ends(vertices.ids, edges, drop_dangling)
-    return _assemble(
+    graph = _assemble(
         vertices.ids,
         vertices.times,
         vertices.codes,
@@ -66,12 +68,21 @@ def from_columns(
         about,
     )
 
+    loops = int((ends[0] == ends[1]).sum())
+    if repeated := len(ends[0]) - loops - graph.n_edges:
+        log.info("repeated edges dropped: %s", f"{repeated:,}")
+    if loops:
+        log.info("self-loops dropped: %s", f"{loops:,}")
+    return graph
+
 
 def append(graph: EvolvingGraph, vertices: Any, edges: Any, features: Any, drop_dangling: bool) -> EvolvingGraph:
     """See `EvolvingGraph.append`."""
     ids, times, codes, names, joined = graph.ids, graph.times, graph.codes, graph.class_names, graph.features
+    if vertices is None and features is not None:
+        raise InputError("there are features, but no vertices", fix="give the vertices that have these features")
     if vertices is not None:
-        new = _check_vertices(vertices, features, _columns_of(graph.features), axis=graph.axis)
+        new = _check_vertices(vertices, features, _columns_of(graph.features, features), axis=graph.axis)
         known = np.flatnonzero(id_columns.find(graph.ids, id_columns.to_arrow(new.ids)) >= 0)
         if len(known):
             raise InputError(
@@ -84,7 +95,7 @@ def append(graph: EvolvingGraph, vertices: Any, edges: Any, features: Any, drop_
             )
         ids = id_columns.join(ids, new.ids)
         times = np.concatenate([times, new.times])
-        check_span(times, _VERTICES, "time")
+        check_span(times, _VERTICES, "time", rows=False)
         names = extend_names(names, new.class_names)
         row_of = {name: row for row, name in enumerate(names)}
         moved = np.array([*(row_of[name] for name in new.class_names), -1], np.int32)
@@ -154,7 +165,9 @@ def remove(graph: EvolvingGraph, vertices: Iterable[str | int], edges: Any) -> E
 
 def find(graph: EvolvingGraph, ids: Iterable[str | int]) -> NDArray[np.int64]:
     """See `EvolvingGraph.find`."""
-    wanted = as_table({"id": list(ids)}, Origin("ids")).column("id").combine_chunks()
+    if isinstance(ids, (str, int)):
+        raise InputError(f"{ids!r} is one id, not several", fix=f"put it into a list: [{ids!r}]")
+    wanted = id_column(as_table({"id": list(ids)}, _IDS), "id", _IDS)
     rows = id_columns.find(graph.ids, wanted)
     unknown = np.flatnonzero(rows < 0)
     if len(unknown):
@@ -184,10 +197,8 @@ def _assemble(
         features = features.take(order) if features is not None else None
         source, target = place[source], place[target]
     links = Adjacency.of(source, target, times, edge_times)
-    if isinstance(ids, np.ndarray):
-        _frozen(ids)
-    for array in (links.indptr, links.indices, links.times):
-        if array is not None:
+    for array in (ids, links.indptr, links.indices, links.times, *_arrays_of(features)):
+        if isinstance(array, np.ndarray):
             _frozen(array)
     return EvolvingGraph(ids, _frozen(times), _frozen(codes), class_names, links, features, axis, dict(about))
 
@@ -247,7 +258,7 @@ def _ends(ids: Ids, edges: EdgeColumns | None, drop_dangling: bool) -> _Ends:
             row=row,
             fix="add the vertices, or drop such edges with drop_dangling (--drop-dangling)",
         )
-    log.info("%s edges to unknown vertices dropped", f"{int(dangling.sum()):,}")
+    log.info("edges to unknown vertices dropped: %s", f"{int(dangling.sum()):,}")
     stays = ~dangling
     return source[stays], target[stays], edges.times[stays] if edges.times is not None else None
 
@@ -260,9 +271,23 @@ def _join_times(old: _Ends, added: _Ends, times: NDArray[np.int64]) -> NDArray[n
     return np.concatenate(list(parts))
 
 
-def _columns_of(features: Features | None) -> list[str] | None:
-    columns = getattr(features, "columns", None)
-    return list(columns) if columns is not None else None
+def _columns_of(features: Features | None, more: Any) -> list[str] | None:
+    """Names for the columns of sparse features that come to those of a graph."""
+    if type(features) is not SparseFeatures or not sparse.issparse(more):
+        return None
+    if more.ndim == 2 and more.shape[1] != features.width:
+        raise InputError(
+            f"the new vertices have {more.shape[1]} features, the graph {features.width}", fix="give as many"
+        )
+    return list(features.columns)
+
+
+def _arrays_of(features: Features | None) -> tuple[NDArray[Any], ...]:
+    if features is None:
+        return ()
+    if isinstance(features, DenseFeatures):
+        return (features.values,)
+    return features.indptr, features.indices, features.data
 
 
 def _kind(features: Features | None) -> str:

@@ -13,7 +13,7 @@ from scipy import sparse
 from evergraph.classes import UNSEEN
 from evergraph.errors import InputError
 from evergraph.graph.features import DenseFeatures, Features, SparseFeatures
-from evergraph.graph.ids import Ids, first_duplicate, take
+from evergraph.graph.ids import Ids, first_duplicate, take, to_arrow
 from evergraph.graph.origin import Origin
 from evergraph.graph.strings import Strings
 from evergraph.graph.times import TimeAxis, check_span, choose_axis
@@ -55,9 +55,12 @@ def as_table(table: Any, origin: Origin) -> pa.Table:
 
     if isinstance(table, pa.Table):
         return table
+    named = None
+    if isinstance(table, Mapping) or hasattr(table, "items"):  # a pandas frame has them, too
+        named = [(str(name), _as_array(values, origin, str(name))) for name, values in table.items()]
     try:
-        if isinstance(table, Mapping):
-            return pa.table({str(name): _as_array(values) for name, values in table.items()})
+        if named is not None:
+            return pa.Table.from_arrays([array for _, array in named], names=[name for name, _ in named])
         return pa.table(table)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise InputError(
@@ -66,14 +69,38 @@ def as_table(table: Any, origin: Origin) -> pa.Table:
         ) from error
 
 
-def _as_array(values: Any) -> pa.Array:
+def _as_array(values: Any, origin: Origin, name: str) -> pa.Array:
     import pyarrow as pa
 
     if isinstance(values, Strings):
         return values.arrow()
-    if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "US":
-        return pa.array(values.tolist())
-    return pa.array(values)
+    kind = values.dtype.kind if isinstance(values, np.ndarray) and values.ndim == 1 else ""
+    if kind and kind in "US":
+        values = values.tolist()
+    elif kind == "M" and np.datetime_data(values.dtype)[0] not in ("D", "s", "ms", "us", "ns"):
+        values = values.astype("datetime64[s]")  # Arrow knows no years and months
+    try:
+        if not hasattr(values, "__len__"):
+            values = list(values)
+        array = pa.array(values, from_pandas=True)  # so that NaN is a gap among strings, too
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        origin.fail(
+            f"the values are no column ({error})",
+            column=name,
+            fix="give values of one kind: strings, whole numbers below 2^63, numbers or dates",
+        )
+    of_objects = isinstance(values, (list, tuple)) or str(getattr(values, "dtype", "")) == "object"
+    if of_objects and pa.types.is_temporal(array.type):
+        # Among dates Arrow takes a number for a count of days.
+        numbers = [row for row, value in enumerate(values) if isinstance(value, (int, np.integer))]
+        if numbers:
+            origin.fail(
+                f"{values[numbers[0]]!r} is a number among dates",
+                column=name,
+                row=numbers[0],
+                fix="write all times in one way",
+            )
+    return array
 
 
 def vertex_columns(
@@ -135,7 +162,7 @@ def edge_columns(
     """Check the columns of edges; None for ``time`` leaves it out."""
     ends = []
     for name in (source, target):
-        column = _column(table, name, origin)
+        column = id_column(table, name, origin)
         _refuse_gaps(column, origin, name, "an edge has no end", "give the ids of both ends, or delete the row")
         ends.append(column)
     times = None
@@ -147,15 +174,23 @@ def edge_columns(
 def as_features(values: Any, columns: list[str] | None = None, origin: Origin | None = None) -> Features:
     """Features from a scipy sparse matrix (kept sparse) or a two-dimensional array (kept dense)."""
     origin = origin or Origin("features")
-    names = None if columns is None else Strings.of(columns)
+    if columns is not None and (len(set(columns)) < len(columns) or not all(isinstance(name, str) for name in columns)):
+        origin.fail("the names of the columns are not all different strings", fix="give each column a name of its own")
     if sparse.issparse(values):
-        features = SparseFeatures.of(values, names)
+        if values.ndim != 2:
+            origin.fail(f"features have {values.ndim} dimensions", fix="give one row a vertex and one column a feature")
+        with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite, and is found below
+            features = SparseFeatures.of(values, None if columns is None else Strings.of(columns))
         finite = np.isfinite(features.data)
         if not finite.all():
             row = int(np.searchsorted(features.indptr, np.argmin(finite), side="right")) - 1
             _not_finite(origin, row, int(features.indices[np.argmin(finite)]), columns)
         return features
-    dense = np.array(values, dtype=np.float32, order="C", ndmin=2)
+    try:
+        with np.errstate(over="ignore"):
+            dense = np.array(values, dtype=np.float32, order="C", ndmin=2)
+    except (TypeError, ValueError) as error:
+        origin.fail(f"the features are no numbers ({error})", fix="give equally long rows of numbers")
     if dense.ndim != 2:
         origin.fail(f"features have {dense.ndim} dimensions", fix="give one row a vertex and one column a feature")
     finite = np.isfinite(dense)
@@ -174,8 +209,32 @@ def _column(table: pa.Table, name: str, origin: Origin) -> pa.Array:
     if name not in table.column_names:
         present = ", ".join(table.column_names)
         origin.fail(f"there is no column '{name}'", fix=f"name the column that holds it (there are: {present})")
+    if table.column_names.count(name) > 1:
+        origin.fail(f"there are several columns '{name}'", fix="keep one of them")
     column = table.column(name)
-    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    return _without_views(column.combine_chunks() if column.num_chunks != 1 else column.chunk(0))
+
+
+def _without_views(column: pa.Array) -> pa.Array:
+    """String views (polars hands them out), for which Arrow lacks most functions, as plain strings."""
+    import pyarrow as pa
+
+    if pa.types.is_string_view(column.type):
+        return column.cast(pa.large_string())
+    if pa.types.is_dictionary(column.type) and pa.types.is_string_view(column.type.value_type):
+        return pa.DictionaryArray.from_arrays(column.indices, column.dictionary.cast(pa.large_string()))
+    return column
+
+
+def id_column(table: pa.Table, name: str, origin: Origin) -> pa.Array:
+    """A column of ids to look up; strings among whole numbers and the other way round will do (see `ids.find`)."""
+    import pyarrow as pa
+
+    column = _column(table, name, origin)
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if pa.types.is_nested(kind) or pa.types.is_temporal(kind) or pa.types.is_boolean(kind):
+        origin.fail(f"a column of {kind} holds no ids", column=name, fix="give strings or whole numbers")
+    return column
 
 
 def _ids(column: pa.Array, origin: Origin, name: str) -> Ids:
@@ -188,11 +247,14 @@ def _ids(column: pa.Array, origin: Origin, name: str) -> Ids:
     if not _is_text(kind) and not pa.types.is_integer(kind):
         origin.fail(f"a column of {kind} holds no ids", column=name, fix="give strings or whole numbers")
     _refuse_gaps(column, origin, name, "a vertex has no id", "give every vertex an id of its own")
+    if pa.types.is_uint64(kind) and (large := np.array(column) > np.iinfo(np.int64).max).any():
+        row = int(np.argmax(large))
+        origin.fail(f"id {column[row]} is too large", column=name, row=row, fix="write such ids as strings")
     ids = Strings.from_arrow(column) if _is_text(kind) else np.array(column.cast(pa.int64()))
     if (double := first_duplicate(ids)) is not None:
         again, first = double
         origin.fail(
-            f"id {ids[again]!r} stands a second time (first in row {first + 1})",
+            f"id {to_arrow(ids)[again].as_py()!r} stands a second time (first in row {first + 1})",
             column=name,
             row=again,
             fix="give every vertex an id of its own",
@@ -262,7 +324,7 @@ def _refuse_gaps(column: pa.Array, origin: Origin, name: str, problem: str, fix:
 def _is_text(kind: pa.DataType) -> bool:
     import pyarrow as pa
 
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _nulls(count: int) -> pa.Array:

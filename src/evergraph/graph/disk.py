@@ -17,10 +17,11 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +41,7 @@ VERSIONS = "versions"
 _LOCK = ".lock"
 
 _Arrays = dict[str, NDArray[Any]]
+_T = TypeVar("_T")
 
 
 # --- a graph as named arrays -----------------------------------------------------------------------------------------
@@ -122,24 +124,29 @@ def save_graph(graph: EvolvingGraph, folder: Path, *, replace: bool = False) -> 
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with _locked(folder):
-            _save_version(graph, folder)
+            check_destination(folder, replace=replace)  # another process may have been faster
+            try:
+                _save_version(graph, folder)
+            except BaseException:
+                # Only who holds the lock may clean up: without it, this may be another process's unfinished work.
+                if new and not (folder / MANIFEST).exists():
+                    shutil.rmtree(folder, ignore_errors=True)
+                raise
         if new:
             _sync_folder(folder.parent)
-    except BaseException as error:
-        if new and not (folder / MANIFEST).exists():
-            shutil.rmtree(folder, ignore_errors=True)
-        if isinstance(error, OSError) and not isinstance(error, EvergraphError):
-            raise EvergraphError(
-                f"{folder}: the graph could not be saved ({error.strerror or error}); nothing was changed."
-            ) from error
-        raise
+    except OSError as error:
+        if isinstance(error, EvergraphError):
+            raise
+        raise EvergraphError(
+            f"{folder}: the graph could not be saved ({error.strerror or error}); nothing was changed."
+        ) from error
 
 
 def _save_version(graph: EvolvingGraph, folder: Path) -> None:
     versions = folder / VERSIONS
     versions.mkdir(exist_ok=True)
-    number = max((int(entry.name) for entry in versions.iterdir() if entry.name.isdigit()), default=0) + 1
-    version = versions / f"{number:06d}"
+    number = max((int(entry.name) for entry in versions.iterdir() if entry.name.isdecimal()), default=0) + 1
+    version, staged = versions / f"{number:06d}", folder / f"{MANIFEST}.new"
     try:
         version.mkdir()
         entries = {name: _write_array(version / f"{name}.npy", array) for name, array in _to_arrays(graph).items()}
@@ -157,18 +164,18 @@ def _save_version(graph: EvolvingGraph, folder: Path) -> None:
             "about": dict(graph.about),
             "arrays": entries,
         }
-        staged = folder / f"{MANIFEST}.new"
         with staged.open("w", encoding="utf-8") as file:
             json.dump(manifest, file, indent=1, ensure_ascii=False)
             file.flush()
             os.fsync(file.fileno())
     except BaseException:
         shutil.rmtree(version, ignore_errors=True)
+        staged.unlink(missing_ok=True)
         raise
     staged.replace(folder / MANIFEST)  # the commit point
     _sync_folder(folder)
     for entry in versions.iterdir():
-        if entry != version:
+        if entry != version and entry.name.isdecimal():
             shutil.rmtree(entry, ignore_errors=True)
 
 
@@ -223,17 +230,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 def open_graph(folder: Path) -> EvolvingGraph:
     """Open the version in force as memory maps; checks that all is there and has its size."""
-    manifest = _read_manifest(folder)
-    while True:
-        try:
-            arrays = _map_arrays(folder, manifest)
-            break
-        except DamagedGraphError:
-            # A save between reading the manifest and mapping the arrays sweeps this version away for a newer one.
-            newer = _read_manifest(folder)
-            if newer["version"] == manifest["version"]:
-                raise
-            manifest = newer
+    manifest, arrays = _read_in_force(folder, _map_arrays)
     try:
         ids: Ids = arrays["ids"] if "ids" in arrays else _strings_from_arrays("ids", arrays)
         graph = EvolvingGraph(
@@ -252,7 +249,7 @@ def open_graph(folder: Path) -> EvolvingGraph:
             and len(graph) == len(ids) == len(graph.codes) == len(graph.links.indptr) - 1 > 0
             and (graph.features is None or len(graph.features) == len(graph))
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError) as error:
         raise _damaged(folder / MANIFEST, f"the manifest lacks or distorts {error}") from error
     if not consistent:
         raise _damaged(folder / MANIFEST, "the manifest does not agree with the arrays")
@@ -261,18 +258,38 @@ def open_graph(folder: Path) -> EvolvingGraph:
 
 def verify(folder: Path) -> int:
     """Check every array against its hash; returns the number of bytes read."""
-    manifest = _read_manifest(folder)
-    version = folder / VERSIONS / manifest["version"]
+    open_graph(folder)
+    return _read_in_force(folder, _check_hashes)[1]
+
+
+def _check_hashes(folder: Path, manifest: Mapping[str, Any]) -> int:
     total = 0
     for name, entry in manifest["arrays"].items():
-        path = version / f"{name}.npy"
+        path = _array_path(folder, manifest, name)
         _check_size(path, entry)
-        with path.open("rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != entry["sha256"]:
-                raise _damaged(path, "the contents are not those that were saved")
+        try:
+            with path.open("rb") as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise _damaged(path, f"the array cannot be read ({error.strerror or error})") from error
+        if found != entry.get("sha256"):
+            raise _damaged(path, "the contents are not those that were saved")
         total += entry["bytes"]
-    open_graph(folder)
     return total
+
+
+def _read_in_force(folder: Path, read: Callable[[Path, Mapping[str, Any]], _T]) -> tuple[dict[str, Any], _T]:
+    """The manifest, and what is read of the version that it names."""
+    manifest = _read_manifest(folder)
+    while True:
+        try:
+            return manifest, read(folder, manifest)
+        except DamagedGraphError:
+            # A save between reading the manifest and reading the arrays sweeps this version away for a newer one.
+            newer = _read_manifest(folder)
+            if newer["version"] == manifest["version"]:
+                raise
+            manifest = newer
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
@@ -298,18 +315,16 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
             file=path,
             fix="update Evergraph",
         )
-    if not isinstance(manifest.get("arrays"), dict) or not str(manifest.get("version", "")).isdigit():
+    version = manifest.get("version")
+    if not isinstance(manifest.get("arrays"), dict) or not isinstance(version, str) or not version.isdecimal():
         raise _damaged(path, "the manifest names no version or no arrays")
     return manifest
 
 
 def _map_arrays(folder: Path, manifest: Mapping[str, Any]) -> _Arrays:
-    version = folder / VERSIONS / manifest["version"]
     arrays: _Arrays = {}
     for name, entry in manifest["arrays"].items():
-        if name != Path(name).name:
-            raise _damaged(folder / MANIFEST, f"{name!r} is no name of an array")
-        path = version / f"{name}.npy"
+        path = _array_path(folder, manifest, name)
         _check_size(path, entry)
         try:
             # A map of nothing is refused by the system, so empty arrays are read.
@@ -319,6 +334,12 @@ def _map_arrays(folder: Path, manifest: Mapping[str, Any]) -> _Arrays:
         # A plain view: the memmap subclass makes every later operation slower.
         arrays[name] = mapped.view(np.ndarray)
     return arrays
+
+
+def _array_path(folder: Path, manifest: Mapping[str, Any], name: str) -> Path:
+    if not re.fullmatch(r"[a-z_.]+", name):
+        raise _damaged(folder / MANIFEST, f"{name!r} is no name of an array")
+    return folder / VERSIONS / manifest["version"] / f"{name}.npy"
 
 
 def _check_size(path: Path, entry: Any) -> None:

@@ -81,8 +81,10 @@ class SparseFeatures:
     def matrix(self) -> sparse.csr_array:
         """The rows as a scipy matrix that shares the features' memory."""
         start, stop = self.indptr[0], self.indptr[-1]
-        parts = (self.data[start:stop], self.indices[start:stop], self.indptr - start)
-        return sparse.csr_array(parts, shape=(len(self), self.width))
+        indptr = self.indptr - start
+        if stop - start <= np.iinfo(np.int32).max:
+            indptr = indptr.astype(np.int32)  # else scipy would copy the indices, to have both of one type
+        return sparse.csr_array((self.data[start:stop], self.indices[start:stop], indptr), shape=(len(self), self.width))
 
     def rows(self, part: slice) -> Self:
         """A run of vertices, without a copy."""

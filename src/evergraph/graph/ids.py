@@ -25,7 +25,7 @@ def to_arrow(ids: Ids) -> pa.Array:
 def find(ids: Ids, wanted: pa.Array) -> NDArray[np.int64]:
     """Row of each wanted id; -1 where there is none.
 
-    Numbers are found among string ids, and strings among whole numbers, by how they are written: "7" is 7, "007" is not.
+    Numbers among strings, and strings among numbers, are found by how they are written: "7" is 7, "007" is not.
     """
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -74,7 +74,8 @@ def from_pyg(data: Data, *, time: str = "time", class_names: Sequence[str] | Non
     if getattr(data, time, None) is None:
         raise InputError(f"the data has no attribute {time!r}", fix="name the attribute that holds the vertices' times")
     vertices: dict[str, Any] = {"time": np.asarray(getattr(data, time))}
-    ids = np.asarray(getattr(data, "ids", None) or np.arange(data.num_nodes))
+    own = getattr(data, "ids", None)
+    ids = np.arange(data.num_nodes) if own is None else np.asarray(own)
     vertices["id"] = ids
     if data.y is not None:
         codes = np.asarray(data.y).reshape(-1)
@@ -98,8 +99,11 @@ def from_pyg(data: Data, *, time: str = "time", class_names: Sequence[str] | Non
             features = sparse.coo_array(entries, shape=tuple(coo.shape))
         else:
             features = features.detach().cpu().numpy()
-    pairs = ids[np.asarray(data.edge_index)]
-    return EvolvingGraph.build(vertices, {"source": pairs[0], "target": pairs[1]}, features=features)
+    edges = None
+    if data.edge_index is not None:
+        source, target = ids[np.asarray(data.edge_index)]
+        edges = {"source": source, "target": target}
+    return EvolvingGraph.build(vertices, edges, features=features)
 
 
 def _dense_layout() -> Any:
@@ -121,6 +125,10 @@ def to_networkx(window: Window) -> networkx.Graph:
     return graph
 
 
+def _is_whole(node: object) -> bool:
+    return isinstance(node, (int, np.integer)) and not isinstance(node, bool)
+
+
 def from_networkx(
     graph: networkx.Graph, *, time: str = "time", label: str = "label", text: str | None = None
 ) -> EvolvingGraph:
@@ -129,7 +137,7 @@ def from_networkx(
     Nodes that are neither strings nor whole numbers are named by their ``str``.
     """
     nodes = list(graph)
-    if not all(isinstance(node, str) for node in nodes) and not all(type(node) is int for node in nodes):
+    if not all(isinstance(node, str) for node in nodes) and not all(_is_whole(node) for node in nodes):
         nodes = [str(node) for node in nodes]
     names = dict(zip(graph, nodes, strict=True))
     attributes = list(graph.nodes.values())

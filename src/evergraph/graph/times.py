@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -22,6 +23,7 @@ MAX_SPAN = 100_000
 
 _DATE = r"^\d{4}(-\d{2}(-\d{2}([T ].*)?)?)?$"
 _MONDAY = 3  # days from Monday 1969-12-29 to the epoch, 1970-01-01
+_SMALL = "use years, dates or small whole numbers"
 _HOW_TO_WRITE = "write whole numbers (2004), or dates (2004-03 or 2004-03-31)"
 
 
@@ -58,10 +60,16 @@ class TimeAxis:
         """The period as a machine reads it: a number where the unit is one, else the label."""
         return int(period) * self.step if self.unit in ("integer", "year") else self.label(period)
 
-    def period(self, time: int | str) -> int:
-        """The period of a time given as a period number or, on an axis of dates, as ``"2004-03-31"``."""
-        if not isinstance(time, str):
+    def period(self, time: object) -> int:
+        """The period of a time given as a period number or, on an axis of dates, as a date or ``"2004-03-31"``."""
+        if isinstance(time, np.datetime64):
+            time = str(time.astype("datetime64[D]"))
+        elif isinstance(time, date):
+            time = time.isoformat()
+        if isinstance(time, (int, np.integer)) or (isinstance(time, (float, np.floating)) and float(time).is_integer()):
             return int(time)
+        if not isinstance(time, str):
+            raise InputError(f"{time!r} is not a time", fix=_HOW_TO_WRITE)
         from evergraph.graph.origin import Origin
 
         return int(self.parse(_arrow([time]), Origin("argument"), "time")[0])
@@ -101,9 +109,9 @@ def choose_axis(column: pa.Array, every: str | int | None, origin: Origin, name:
         return TimeAxis(every)  # type: ignore[arg-type]  # narrowed by the line above
     try:
         step = int(every)
-    except ValueError:
+    except (TypeError, ValueError):
         step = 0
-    if step < 1:
+    if not 0 < step < 2**31 or (not isinstance(every, str) and step != every):
         raise InputError(
             f"there is no granularity {every!r}",
             fix="choose year, month, week, day or a whole number above 0",
@@ -111,15 +119,15 @@ def choose_axis(column: pa.Array, every: str | int | None, origin: Origin, name:
     return TimeAxis("integer" if _is_number(column, origin, name) else "year", step)
 
 
-def check_span(times: NDArray[np.int64], origin: Origin, name: str) -> None:
-    """Refuse times that lie so far apart that counting by period makes no sense."""
+def check_span(times: NDArray[np.int64], origin: Origin, name: str, *, rows: bool = True) -> None:
+    """Refuse times so far apart that counting by period makes no sense; ``rows`` if they are the rows of the origin."""
     if len(times) and (span := int(times.max()) - int(times.min())) > MAX_SPAN:
         middle = int(np.median(times))
         row = int(np.argmax(np.abs(times - middle)))
         origin.fail(
             f"time {times[row]} is far from the others: {span:,} steps from first to last, at most {MAX_SPAN:,} can be",
             column=name,
-            row=row,
+            row=row if rows else None,
             fix="correct it, or choose a coarser granularity (every month, every 1000)",
         )
 
@@ -128,9 +136,7 @@ def _is_number(column: pa.Array, origin: Origin, name: str) -> bool:
     return not _numbers_or_days(column, origin, name)[1]
 
 
-def _numbers_or_days(
-    column: pa.Array, origin: Origin, name: str
-) -> tuple[NDArray[np.int64], bool]:
+def _numbers_or_days(column: pa.Array, origin: Origin, name: str) -> tuple[NDArray[np.int64], bool]:
     """Whole numbers and False, or days since 1970 and True: what the column holds, all rows alike."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -145,6 +151,10 @@ def _numbers_or_days(
         days = column.cast(pa.date32(), safe=False).cast(pa.int32())
         return days.to_numpy(zero_copy_only=False).astype(np.int64), True
     if pa.types.is_integer(kind):
+        # Compared as floats, for unsigned numbers may be too large to be compared with signed ones.
+        _refuse(
+            column, pc.greater(column.cast(pa.float64(), safe=False), 2.0**31), origin, name, "is too large", _SMALL
+        )
         numbers = column
     elif pa.types.is_floating(kind):
         _refuse(column, pc.invert(pc.equal(pc.floor(column), column)), origin, name)
@@ -152,11 +162,11 @@ def _numbers_or_days(
         numbers = column.cast(pa.int64())
     elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
         trimmed = pc.utf8_trim_whitespace(column)
-        try:
-            # "2004.0" is how a year looks after a round trip through a table with gaps.
-            numbers = pc.replace_substring_regex(trimmed, r"^(-?\d+)\.0*$", r"\1").cast(pa.int64())
-        except pa.ArrowInvalid:
+        # "2004.0" is how a year looks after a round trip through a table with gaps.
+        whole = pc.replace_substring_regex(trimmed, r"^(-?\d+)\.0*$", r"\1")
+        if not pc.all(pc.match_substring_regex(whole, r"^-?\d{1,18}$")).as_py():  # the cast alone reads 0x10, too
             return _days(column, trimmed, origin, name), True
+        numbers = whole.cast(pa.int64())
     else:
         origin.fail(f"a column of {kind} holds no times", column=name, fix=_HOW_TO_WRITE)
     _refuse(
@@ -173,7 +183,7 @@ def _numbers_or_days(
         origin,
         name,
         "is too large",
-        "use years, dates or small whole numbers",
+        _SMALL,
     )
     return numbers.cast(pa.int64()).to_numpy(zero_copy_only=False), False
 

@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# The same examples every time: a test that fails here fails everywhere.
+settings.register_profile("evergraph", derandomize=True, deadline=None, database=None, max_examples=60)
+settings.load_profile("evergraph")
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Callable[[str], Path]:
+    """Folder of a real data set by its name; a test that needs one that is not there is skipped."""
+    beside = Path(__file__).parents[2] / "shared" / "data"
+    root = Path(os.environ.get("EVERGRAPH_DATA") or beside)
+
+    def folder(name: str) -> Path:
+        if not (root / name).is_dir():
+            pytest.skip(f"{root / name} is not there: set EVERGRAPH_DATA to the folder that holds {name}")
+        return root / name
+
+    return folder

@@ -1,0 +1,232 @@
+"""Random small evolving graphs as tables, and a reference model of plain dicts and sets to compare with."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from scipy import sparse
+
+from evergraph.graph import EvolvingGraph, Window
+from evergraph.graph.features import DenseFeatures, SparseFeatures
+from evergraph.graph.strings import Strings
+
+NASTY = ["nan", "NA", "None", "null", "007", "7", "1e5", "100000", "-0", " ", "a\0", "é", "e\u0301", "ß", "🦋", "true"]
+WORDS = ["graph", "graphs", "learning", "on", "a", "x2", "naïve", "Über"]
+LABELS = [None, None, "", "KDD", "ICML", "nan", "NA", "0", "00", "naïve"]
+KINDS = ["none", "text", "dense", "sparse"]
+
+Id = str | int
+
+
+@dataclass(frozen=True)
+class Tables:
+    """What a user would give to `EvolvingGraph.build`."""
+
+    vertices: dict[str, list[Any]]
+    edges: dict[str, list[Any]]
+    features: Any = None
+
+    def build(self) -> EvolvingGraph:
+        return EvolvingGraph.build(self.vertices, self.edges, features=self.features)
+
+    def pick(self, rows: Iterable[int], edges: Iterable[int]) -> Tables:
+        """Some rows of the vertices and of the edges."""
+        rows, edges = list(rows), list(edges)
+        return Tables(
+            {name: [column[row] for row in rows] for name, column in self.vertices.items()},
+            {name: [column[row] for row in edges] for name, column in self.edges.items()},
+            None if self.features is None else self.features[rows],
+        )
+
+    def before(self, time: int) -> tuple[Tables, Tables]:
+        """What there is before a time, and the rest."""
+        old = [row for row, at in enumerate(self.vertices["time"]) if at < time]
+        return self.divide(old)
+
+    def divide(self, old: list[int]) -> tuple[Tables, Tables]:
+        """Some vertices with the edges among them, and the rest."""
+        ids, ends = self.vertices["id"], list(zip(self.edges["source"], self.edges["target"], strict=True))
+        known = {ids[row] for row in old}
+        inside = [row for row, pair in enumerate(ends) if known.issuperset(pair)]
+        new, outside = set(range(len(ids))).difference(old), set(range(len(ends))).difference(inside)
+        return self.pick(old, inside), self.pick(sorted(new), sorted(outside))
+
+
+@dataclass(frozen=True)
+class Model:
+    """The same graph as a person would write it down."""
+
+    times: dict[Id, int]
+    labels: dict[Id, str | None]
+    inputs: dict[Id, dict[str, float]]
+    edges: dict[frozenset[Id], int]
+
+    @classmethod
+    def of(cls, tables: Tables) -> Model:
+        ids, times = tables.vertices["id"], tables.vertices["time"]
+        order = sorted(range(len(ids)), key=times.__getitem__)
+        labels = tables.vertices.get("label", [None] * len(ids))
+        when = {ids[row]: times[row] for row in order}
+        edges: dict[frozenset[Id], int] = {}
+        own_times = tables.edges.get("time", [0] * len(tables.edges["source"]))
+        for source, target, own in zip(tables.edges["source"], tables.edges["target"], own_times, strict=True):
+            if source != target:
+                pair = frozenset((source, target))
+                visible = max(when[source], when[target], own)
+                edges[pair] = min(visible, edges.get(pair, visible))
+        return cls(
+            when,
+            {ids[row]: labels[row] or None for row in order},
+            {ids[row]: _inputs_of(tables, row) for row in order},
+            edges,
+        )
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(label for label in self.labels.values() if label is not None))
+
+    @property
+    def words(self) -> list[str]:
+        return list(dict.fromkeys(word for row in self.inputs.values() for word in row))
+
+    def neighbours(self, vertex: Id) -> set[Id]:
+        return {other for pair in self.edges if vertex in pair for other in pair if other != vertex}
+
+    def keep(self, ids: Iterable[Id]) -> Model:
+        """The part with these vertices and the edges among them."""
+        kept = set(ids)
+        return Model(
+            *({name: value for name, value in part.items() if name in kept} for part in (self.times, self.labels)),
+            {name: value for name, value in self.inputs.items() if name in kept},
+            {pair: time for pair, time in self.edges.items() if pair <= kept},
+        )
+
+    def window(self, first: int, last: int) -> Model:
+        inside = self.keep(name for name, time in self.times.items() if first <= time <= last)
+        return replace(inside, edges={pair: time for pair, time in inside.edges.items() if time <= last})
+
+
+def _inputs_of(tables: Tables, row: int) -> dict[str, float]:
+    if "text" in tables.vertices:
+        text = tables.vertices["text"][row] or ""
+        return dict(Counter(word for word in text.lower().replace(",", " ").split() if len(word) > 1))
+    if tables.features is None:
+        return {}
+    values = tables.features[[row]]
+    values = values.toarray()[0] if sparse.issparse(values) else values[0]
+    return {str(column): float(value) for column, value in enumerate(values) if value}
+
+
+def model_of(graph: EvolvingGraph | Window) -> Model:
+    """A graph or a window read back through what it offers to everyone."""
+    ids = graph.ids.tolist()
+    source, target, times = graph.links.ends()
+    if times is None:
+        times = np.maximum(graph.times[source], graph.times[target])
+    return Model(
+        dict(zip(ids, graph.times.tolist(), strict=True)),
+        dict(zip(ids, graph.labels.tolist(), strict=True)),
+        dict(zip(ids, _inputs_in(graph), strict=True)),
+        {frozenset((ids[u], ids[v])): t for u, v, t in zip(source, target, times.tolist(), strict=True)},
+    )
+
+
+def _inputs_in(graph: EvolvingGraph | Window) -> list[dict[str, float]]:
+    whole = graph.graph if isinstance(graph, Window) else graph
+    if whole.features is None:
+        return [{} for _ in range(len(graph))]
+    window = graph if isinstance(graph, Window) else graph.up_to(graph.last_time)
+    values = window.inputs("counts")
+    if isinstance(whole.features, DenseFeatures):
+        return [{str(column): float(value) for column, value in enumerate(row) if value} for row in values]
+    names = list(whole.features.columns)
+    rows = [values[[row]].tocoo() for row in range(values.shape[0])]
+    return [{names[c]: float(v) for c, v in zip(row.col, row.data, strict=True)} for row in rows]
+
+
+def arrays_of(graph: EvolvingGraph) -> dict[str, Any]:
+    """All arrays of a graph by name."""
+    arrays: dict[str, Any] = {
+        "times": graph.times,
+        "codes": graph.codes,
+        "indptr": graph.links.indptr,
+        "indices": graph.links.indices,
+        "edge times": graph.links.times,
+    }
+    strings = {"ids": graph.ids}
+    if isinstance(graph.features, DenseFeatures):
+        arrays["features"] = graph.features.values
+    elif graph.features is not None:
+        arrays |= {f"features.{name}": getattr(graph.features, name) for name in ("indptr", "indices", "data")}
+        strings["columns"] = graph.features.columns
+    for name, values in strings.items():
+        arrays |= (
+            {f"{name}.data": values.data, f"{name}.offsets": values.offsets}
+            if isinstance(values, Strings)
+            else {name: values}
+        )
+    return {name: array for name, array in arrays.items() if array is not None}
+
+
+def assert_equal(left: EvolvingGraph, right: EvolvingGraph) -> None:
+    """Two graphs are equal in every name, every type and every entry of every array."""
+    assert left.ids.tolist() == right.ids.tolist()
+    assert left.class_names == right.class_names
+    assert left.axis == right.axis
+    assert type(left.features) is type(right.features)
+    if isinstance(left.features, SparseFeatures) and isinstance(right.features, SparseFeatures):
+        assert list(left.features.columns) == list(right.features.columns)
+    one, other = arrays_of(left), arrays_of(right)
+    assert one.keys() == other.keys()
+    for name, array in one.items():
+        assert array.dtype == other[name].dtype, name
+        if name not in ("ids.data", "ids.offsets", "columns.data", "columns.offsets"):  # compared above, as strings
+            assert np.array_equal(array, other[name]), name
+
+
+def ids(min_size: int = 1, max_size: int = 10) -> st.SearchStrategy[list[Any]]:
+    """Unique ids: all strings, or all whole numbers."""
+    strings = st.sampled_from(NASTY) | st.text(min_size=1, max_size=4)
+    numbers = st.integers(-3, 20) | st.integers(-(2**63), 2**63 - 1)
+    sizes = {"min_size": min_size, "max_size": max_size, "unique": True}
+    return st.lists(strings, **sizes) | st.lists(numbers, **sizes)
+
+
+texts = st.none() | st.lists(st.sampled_from(WORDS), max_size=4).map(" , ".join)
+
+
+@st.composite
+def tables(draw: st.DrawFn, kinds: list[str] = KINDS, min_size: int = 1, max_size: int = 10, last: int = 6) -> Tables:
+    """Tables of vertices and edges, with times from 0 to ``last`` in any order and with ties."""
+    names = draw(ids(min_size, max_size))
+    size = len(names)
+
+    def column(values: st.SearchStrategy[Any], length: int = size) -> list[Any]:
+        return draw(st.lists(values, min_size=length, max_size=length))
+
+    times = st.integers(0, last)
+    vertices = {"id": names, "time": column(times)}
+    if draw(st.booleans()):
+        vertices["label"] = column(st.sampled_from(LABELS))
+    features: Any = None
+    kind = draw(st.sampled_from(kinds))
+    if kind == "text":
+        vertices["text"] = column(texts)
+    elif kind != "none":
+        width = draw(st.integers(1, 3))
+        entries = st.sampled_from([0, 0, 1, -1.5, 0.1, 1e-30])
+        features = np.array(column(entries, size * width), np.float32).reshape(size, width)
+        features = sparse.csr_array(features) if kind == "sparse" else features
+    ends = draw(st.lists(st.tuples(st.sampled_from(names), st.sampled_from(names)), max_size=2 * size))
+    edges = {"source": [source for source, _ in ends], "target": [target for _, target in ends]}
+    if draw(st.booleans()):
+        edges["time"] = column(st.integers(0, last + 2), len(ends))
+    return Tables(vertices, edges, features)
+
+
+__all__ = ["Id", "Model", "Tables", "arrays_of", "assert_equal", "ids", "model_of", "tables", "texts"]

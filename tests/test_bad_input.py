@@ -1,0 +1,220 @@
+"""Every bad input gets one clear error with file, column, row and fix, exit code 2, and leaves no output."""
+
+import gzip
+import json
+
+import pytest
+
+from evergraph.cli import main
+
+VERTICES = "id,time,label,text\na,2001,KDD,some words\nb,2002,ICML,more words\nc,2003,,\n"
+EDGES = "source,target\na,b\nb,c\n"
+
+
+def run(monkeypatch, capsys, *arguments):
+    monkeypatch.setattr("sys.argv", ["evergraph", *map(str, arguments)])
+    with pytest.raises(SystemExit) as leaving:
+        main()
+    out, err = capsys.readouterr()
+    return leaving.value.code or 0, out, err
+
+
+def b(text):
+    return text.encode() if isinstance(text, str) else text
+
+
+def replaced(old, new):
+    assert old in VERTICES
+    return VERTICES.replace(old, new)
+
+
+NUMBERED = "id,time,label,x1,x2\na,2001,KDD,1,2\nb,2002,ICML,3,{}\n"
+CASES = {
+    # name: (vertices, edges, more arguments, what the error must say)
+    "missing column id": (replaced("id,", "key,"), EDGES, (), ["v.csv", "'id'", "--id"]),
+    "missing column time": (replaced("time", "year"), EDGES, (), ["v.csv", "'time'", "--time"]),
+    "missing column label": (replaced("label", "venue"), EDGES, (), ["v.csv", "'label'", "--label", "--no-label"]),
+    "missing mapped text": (VERTICES, EDGES, ("--text", "title"), ["v.csv", "'title'", "--text"]),
+    "missing column source": (VERTICES, EDGES.replace("source", "from"), (), ["e.csv", "'source'", "--source"]),
+    "missing column target": (VERTICES, EDGES.replace("target", "to"), (), ["e.csv", "'target'", "--target"]),
+    "missing edge time": (VERTICES, EDGES, ("--edge-time", "t"), ["e.csv", "'t'", "--edge-time"]),
+    "two columns of one name": (replaced("label", "time"), EDGES, (), ["v.csv", "'time'", "name of its own"]),
+    "duplicate id": (replaced("\nb,", "\na,"), EDGES, (), ["v.csv", "'id'", "row 2 (line 3)", "'a'", "row 1"]),
+    "empty id": (replaced("\nb,", "\n,"), EDGES, (), ["v.csv", "'id'", "row 2 (line 3)"]),
+    "dangling edge": (VERTICES, EDGES + "c,z\n", (), ["e.csv", "'target'", "row 3 (line 4)", "'z'", "--drop-dangling"]),
+    "edge without end": (VERTICES, EDGES + ",c\n", (), ["e.csv", "'source'", "row 3 (line 4)"]),
+    "nan in time": (replaced("2002", "NaN"), EDGES, (), ["v.csv", "'time'", "row 2 (line 3)", "'NaN'", "whole numbers"]),
+    "no time": (replaced("2002", ""), EDGES, (), ["v.csv", "'time'", "row 2 (line 3)", "empty cell"]),
+    "text in time": (replaced("2002", "soon"), EDGES, (), ["v.csv", "'time'", "row 2 (line 3)", "'soon'"]),
+    "fraction in time": (replaced("2002", "2002.5"), EDGES, (), ["v.csv", "'time'", "row 2 (line 3)", "'2002.5'"]),
+    "no such day": (replaced("2002", "2002-02-30"), EDGES, (), ["v.csv", "'time'", "row"]),
+    "number among dates": (replaced("2002", "2002-02-03"), EDGES, (), []),  # a year is a date: this one is fine
+    "negative time": (replaced("2002", "-3"), EDGES, (), ["v.csv", "'time'", "row 2 (line 3)", "negative"]),
+    "huge time": (replaced("2002", "9" * 30), EDGES, (), ["v.csv", "'time'", "row 2 (line 3)", "too large"]),
+    "large time": (replaced("2002", "5000000000"), EDGES, (), ["v.csv", "'time'", "row 2 (line 3)", "too large"]),
+    "far time": (replaced("2002", "1700000000"), EDGES, (), ["v.csv", "'time'", "row 2 (line 3)", "far"]),
+    "text in edge time": (VERTICES, "source,target,time\na,b,x\n", (), ["e.csv", "'time'", "row 1 (line 2)", "'x'"]),
+    "unknown granularity": (VERTICES, EDGES, ("--every", "fortnight"), ["'fortnight'", "year, month, week, day"]),
+    "months of years": (VERTICES, EDGES, ("--every", "month"), ["v.csv", "'time'", "month", "dates"]),
+    "empty vertices": ("", EDGES, (), ["v.csv", "empty"]),
+    "empty edges": (VERTICES, "", (), ["e.csv", "empty"]),
+    "header only": ("id,time,label\n", EDGES, (), ["v.csv", "no vertices"]),
+    "latin-1 cell": (b(VERTICES).replace(b"ICML", b"caf\xe9"), EDGES, (), ["v.csv", "row 2 (line 3)", "UTF-8"]),
+    "latin-1 header": (b"id,time,label,caf\xe9\n", EDGES, (), ["v.csv", "UTF-8"]),
+    "utf-16": (VERTICES.encode("utf-16"), EDGES, (), ["v.csv", "UTF-8"]),
+    "too few cells": (replaced("2002,ICML,", "2002,"), EDGES, (), ["v.csv", "row 2 (line 3)", "3 cells", "4"]),
+    "too many cells": (replaced("some words", "some, words"), EDGES, (), ["v.csv", "row 1 (line 2)", "5 cells", "quotes"]),
+    "class unseen": (replaced("ICML", "unseen"), EDGES, (), ["v.csv", "'label'", "row 2 (line 3)", "rename"]),
+    "class Unseen": (replaced("ICML", "Unseen"), EDGES, (), ["v.csv", "'label'", "row 2 (line 3)", "'Unseen'"]),
+    "text in features": (NUMBERED.format("x"), EDGES, ("--features", "x*"), ["v.csv", "'x2'", "row 2 (line 3)", "'x'"]),
+    "gap in features": (NUMBERED.format(""), EDGES, ("--features", "x*"), ["v.csv", "'x2'", "row 2 (line 3)"]),
+    "nan in features": (NUMBERED.format("nan"), EDGES, ("--features", "x*"), ["v.csv", "'x2'", "row 2 (line 3)"]),
+    "infinite feature": (NUMBERED.format("inf"), EDGES, ("--features", "x*"), ["v.csv", "'x2'", "row 2 (line 3)"]),
+    "no such features": (VERTICES, EDGES, ("--features", "emb_*"), ["v.csv", "'emb_*'", "--features"]),
+    "text and features": (
+        "id,time,label,text,x\na,1,y,z,3\n",
+        EDGES,
+        ("--text", "text", "--features", "x"),
+        ["v.csv", "combined", "leave out"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_bad_tables(tmp_path, monkeypatch, capsys, name):
+    vertices, edges, more, says = CASES[name]
+    (tmp_path / "v.csv").write_bytes(b(vertices))
+    (tmp_path / "e.csv").write_bytes(b(edges))
+    monkeypatch.chdir(tmp_path)
+    arguments = ("import", "tables", "--vertices", "v.csv", "--edges", "e.csv", "--out", "graph", *more)
+    code, out, err = run(monkeypatch, capsys, *arguments)
+    assert "Traceback" not in err
+    if not says:
+        assert code == 0, err
+        return
+    assert code == 2, err
+    assert not (tmp_path / "graph").exists()
+    assert out == ""
+    assert err.startswith("Error: ")
+    assert err.count("\n") == 1
+    for part in says:
+        assert part in err, err
+    assert "To fix it: " in err
+
+
+BOTH = b"id,time,label,source,target\n" + b"".join(b"v%d,%d,x,v1,v2\n" % (i, i) for i in range(500))
+FILES = {
+    "missing file": ("none.csv", None, ["none.csv", "no such file"]),
+    "folder": ("folder.csv", "folder", ["folder.csv", "folder"]),
+    "unknown ending": ("v.xlsx", b"PK", ["v.xlsx", ".csv"]),
+    "no gzip": ("v.csv.gz", BOTH, ["v.csv.gz", "damaged"]),
+    "truncated gzip": ("v.csv.gz", gzip.compress(BOTH)[:-20], ["v.csv.gz", "truncated"]),
+    "damaged gzip": ("v.csv.gz", gzip.compress(BOTH)[:200] + b"\xff" * 60, ["v.csv.gz", "damaged"]),
+    "no parquet": ("v.parquet", b(VERTICES), ["v.parquet", "no Parquet file"]),
+    "empty parquet": ("v.parquet", b"", ["v.parquet", "no Parquet file"]),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("side", ["vertices", "edges"])
+def test_bad_files(tmp_path, monkeypatch, capsys, name, side):
+    file, content, says = FILES[name]
+    monkeypatch.chdir(tmp_path)
+    if content == "folder":
+        (tmp_path / file).mkdir()
+    elif content is not None:
+        (tmp_path / file).write_bytes(content)
+    (tmp_path / "good-vertices.csv").write_text(VERTICES)
+    (tmp_path / "good-edges.csv").write_text(EDGES)
+    paths = {"vertices": "good-vertices.csv", "edges": "good-edges.csv"} | {side: file}
+    code, out, err = run(
+        monkeypatch,
+        capsys,
+        *("import", "tables", "--vertices", paths["vertices"], "--edges", paths["edges"], "--out", "graph"),
+    )
+    assert code == 2, err
+    assert not (tmp_path / "graph").exists()
+    assert err.count("\n") == 1
+    for part in [*says, "To fix it: "]:
+        assert part in err, err
+
+
+def test_drop_dangling_goes_on(tmp_path, monkeypatch, capsys):
+    (tmp_path / "v.csv").write_text(VERTICES)
+    (tmp_path / "e.csv").write_text(EDGES + "c,z\n")
+    monkeypatch.chdir(tmp_path)
+    arguments = ("import", "tables", "--vertices", "v.csv", "--edges", "e.csv", "--out", "graph", "--drop-dangling", "--json")
+    code, out, _ = run(monkeypatch, capsys, *arguments)
+    assert code == 0
+    assert json.loads(out)["edges"] == 2
+
+
+def test_an_existing_graph_is_kept_unless_replace_is_said(tmp_path, monkeypatch, capsys):
+    (tmp_path / "v.csv").write_text(VERTICES)
+    (tmp_path / "e.csv").write_text(EDGES)
+    monkeypatch.chdir(tmp_path)
+    arguments = ("import", "tables", "--vertices", "v.csv", "--edges", "e.csv", "--out", "graph", "--quiet")
+    assert run(monkeypatch, capsys, *arguments) == (0, "", "")
+    before = (tmp_path / "graph" / "manifest.json").read_bytes()
+    code, _, err = run(monkeypatch, capsys, *arguments)
+    assert code == 2
+    assert "--replace" in err
+    # A failing import does not touch what is there, even when it may replace it.
+    (tmp_path / "v.csv").write_text(VERTICES.replace("2002", "soon"))
+    code, _, err = run(monkeypatch, capsys, *arguments, "--replace")
+    assert code == 2
+    assert (tmp_path / "graph" / "manifest.json").read_bytes() == before
+    (tmp_path / "v.csv").write_text(VERTICES + "d,2004,KDD,x\n")
+    assert run(monkeypatch, capsys, *arguments, "--replace")[0] == 0
+    assert json.loads(run(monkeypatch, capsys, "inspect", "graph", "--json")[1])["vertices"] == 4
+
+
+@pytest.mark.parametrize("damage", ["no manifest", "garbled manifest", "truncated array", "missing array", "newer format"])
+def test_damaged_graph_folder(tmp_path, monkeypatch, capsys, damage):
+    (tmp_path / "v.csv").write_text(VERTICES)
+    (tmp_path / "e.csv").write_text(EDGES)
+    monkeypatch.chdir(tmp_path)
+    run(monkeypatch, capsys, "import", "tables", "--vertices", "v.csv", "--edges", "e.csv", "--out", "graph", "--quiet")
+    manifest, array = tmp_path / "graph/manifest.json", next((tmp_path / "graph/versions").rglob("times.npy"))
+    if damage == "no manifest":
+        manifest.unlink()
+    elif damage == "garbled manifest":
+        manifest.write_text(manifest.read_text()[:50])
+    elif damage == "truncated array":
+        array.write_bytes(array.read_bytes()[:-3])
+    elif damage == "missing array":
+        array.unlink()
+    else:
+        manifest.write_text(manifest.read_text().replace('"format_version": 1', '"format_version": 99'))
+    code, out, err = run(monkeypatch, capsys, "inspect", "graph")
+    assert code == 2
+    assert out == ""
+    assert "graph" in err
+    assert err.count("\n") == 1
+    assert "To fix it: " in err
+
+
+def test_verify_finds_a_flipped_byte(tmp_path, monkeypatch, capsys):
+    (tmp_path / "v.csv").write_text(VERTICES)
+    (tmp_path / "e.csv").write_text(EDGES)
+    monkeypatch.chdir(tmp_path)
+    run(monkeypatch, capsys, "import", "tables", "--vertices", "v.csv", "--edges", "e.csv", "--out", "graph", "--quiet")
+    code, out, _ = run(monkeypatch, capsys, "inspect", "graph", "--verify")
+    assert code == 0
+    assert "Every byte is as it was saved." in out
+    array = next((tmp_path / "graph/versions").rglob("codes.npy"))
+    data = bytearray(array.read_bytes())
+    data[-1] ^= 1
+    array.write_bytes(data)
+    assert run(monkeypatch, capsys, "inspect", "graph", "--quiet")[0] == 0
+    code, _, err = run(monkeypatch, capsys, "inspect", "graph", "--verify")
+    assert code == 2
+    assert "codes.npy" in err
+
+
+def test_unknown_graph(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = run(monkeypatch, capsys, "inspect", "nowhere")
+    assert code == 2
+    assert "nowhere" in err
+    assert "metamath" in err

@@ -1,0 +1,157 @@
+"""The command, as a person or a script uses it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from evergraph import EvolvingGraph
+from evergraph.analysis import tdiff
+from evergraph.cli import main
+from evergraph.datasets import synthetic
+
+EVERGRAPH = [sys.executable, "-c", "from evergraph.cli import main; main()"]
+
+
+def evergraph(*arguments, **options):
+    return subprocess.run([*EVERGRAPH, *map(str, arguments)], capture_output=True, text=True, check=False, **options)
+
+
+def run(monkeypatch, capsys, *arguments):
+    monkeypatch.setattr("sys.argv", ["evergraph", *map(str, arguments)])
+    with pytest.raises(SystemExit) as leaving:
+        main()
+    out, err = capsys.readouterr()
+    return leaving.value.code or 0, out, err
+
+
+def test_inspect_json_has_what_scripts_need(monkeypatch, capsys):
+    code, out, err = run(monkeypatch, capsys, "inspect", "metamath", "--json")
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert found["vertices"] == 25_729
+    assert found["edges"] == 461_874
+    assert found["classes"] == 74
+    assert (found["first_time"], found["last_time"], found["first_task"]) == (1992, 2020, 2007)
+    assert (found["new_classes"], found["unseen_vertices"], found["test_vertices"]) == (36, 2_228, 18_337)
+    assert 0 < found["homophily"] < 1
+    assert list(found["history"]) == ["25", "50", "75", "100"]
+    assert found["history"]["100"] == 28
+    assert found["pairs"] > found["edges"]
+
+
+def test_inspect_k_changes_the_pairs(tmp_path, monkeypatch, capsys):
+    graph = synthetic(vertices=300, seed=1)
+    graph.save(tmp_path / "g")
+    for k in (1, 3):
+        found = json.loads(run(monkeypatch, capsys, "inspect", tmp_path / "g", "-k", k, "--json")[1])
+        exact = tdiff(graph, k)
+        assert found["pairs"] == exact.pairs
+        assert found["history"] == {str(level): size for level, size in exact.history_sizes().items()}
+    sampled = json.loads(run(monkeypatch, capsys, "inspect", tmp_path / "g", "--sample", 100, "--json")[1])
+    assert 0 < sampled["error"] < 1
+
+
+def test_inspect_for_people_fits_eighty_columns(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = run(monkeypatch, capsys, "inspect", "synthetic")
+    assert code == 0
+    assert "history size" in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    "vertices",
+    [
+        {"id": ["a"], "time": [2000]},
+        {"id": ["a", "b"], "time": [2000, 2001]},
+        {"id": ["a", "b"], "time": [2000, 2000], "label": ["x", "x"]},
+        {"id": ["a", "b", "c"], "time": ["2000-01-01", "2000-03-01", "2001-01-01"], "label": ["x", None, "y"]},
+    ],
+)
+@pytest.mark.parametrize("edges", [None, [("a", "b")]])
+def test_inspect_of_graphs_that_lack_something(tmp_path, monkeypatch, capsys, vertices, edges):
+    if edges and len(vertices["id"]) < 2:
+        edges = None
+    EvolvingGraph.build(vertices, edges, every="month" if isinstance(vertices["time"][0], str) else None).save(tmp_path / "g")
+    code, out, err = run(monkeypatch, capsys, "inspect", tmp_path / "g", "--figures", tmp_path / "figures")
+    assert code == 0, err
+    assert "vertices" in out
+    found = json.loads(run(monkeypatch, capsys, "inspect", tmp_path / "g", "--json")[1])
+    assert (found["history"] is None) == (found["pairs"] == 0)
+
+
+def test_figures_are_drawn_and_repeat_byte_for_byte(tmp_path, monkeypatch, capsys):
+    for folder in (tmp_path / "one", tmp_path / "two"):
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        assert run(monkeypatch, capsys, "inspect", "synthetic", "--figures", "drawn")[0] == 0
+    drawn = tmp_path / "one" / "drawn"
+    names = {"time_differences", "drift", "distributions", "unseen"}
+    assert {path.name for path in drawn.iterdir()} == {f"{name}.{kind}" for name in names for kind in ("png", "svg")}
+    for path in drawn.iterdir():
+        assert path.read_bytes() == (tmp_path / "two" / "drawn" / path.name).read_bytes()
+
+
+def test_quiet_is_quiet(tmp_path, monkeypatch, capsys):
+    assert run(monkeypatch, capsys, "inspect", "synthetic", "--quiet") == (0, "", "")
+
+
+def test_records_and_planetoid_and_published_can_be_imported(tmp_path, monkeypatch, capsys, shared_data):
+    path = tmp_path / "r.jsonl"
+    path.write_text('{"id": "a", "year": 2000, "venue": "KDD", "references": ["b"]}\n{"id": "b", "year": 1999}\n')
+    code, out, _ = run(monkeypatch, capsys, "import", "records", path, "--edges", "citations", "--out", tmp_path / "r", "--json")
+    assert (code, json.loads(out)["edges"]) == (0, 1)
+    folder = shared_data("planetoid")
+    arguments = ("import", "planetoid", folder, "--name", "citeseer", "--split", "B", "--out", tmp_path / "p", "--json")
+    code, out, _ = run(monkeypatch, capsys, *arguments)
+    assert (code, json.loads(out)["vertices"]) == (0, 3327)
+    code, _, err = run(monkeypatch, capsys, "import", "published", "no-such-name", "--out", tmp_path / "z")
+    assert code == 2
+    assert "dblp-easy" in err
+
+
+@pytest.mark.parametrize("arguments", [("inspect",), ("import", "tables"), ("nonsense",), ("inspect", "metamath", "-k", "0")])
+def test_wrong_usage_is_bad_input(monkeypatch, capsys, arguments):
+    code, out, err = run(monkeypatch, capsys, *arguments)
+    assert code == 2
+    assert "Traceback" not in err
+
+
+def test_help_and_import_need_nothing_heavy():
+    """No torch, and none of the libraries that take long to load."""
+    check = "import sys; heavy = {'torch', 'numba', 'matplotlib', 'pyarrow', 'scipy', 'pandas'} & set(sys.modules); sys.exit(str(heavy) if heavy else 0)"
+    for use in ("import evergraph", "import evergraph.cli"):
+        done = subprocess.run([sys.executable, "-c", f"{use}; {check}"], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    assert "Usage: " in evergraph("--help").stdout
+
+
+def test_ctrl_c_while_importing_leaves_no_graph(tmp_path):
+    rows = 300_000
+    (tmp_path / "v.csv").write_text("id,time,label,text\n" + "".join(f"{i},{2000 + i % 9},x,words {i}\n" for i in range(rows)))
+    (tmp_path / "e.csv").write_text("source,target\n" + "".join(f"{i},{i // 2}\n" for i in range(rows)))
+    command = [*EVERGRAPH, "import", "tables", "--vertices", "v.csv", "--edges", "e.csv", "--out", "g"]
+    child = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    time.sleep(0.9)
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=60)
+    assert "Traceback" not in err
+    if child.returncode == 0:
+        assert len(EvolvingGraph.open(tmp_path / "g")) == rows
+    else:
+        assert not (tmp_path / "g").exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a device that is always full")
+def test_output_that_cannot_be_written_is_an_error_without_a_traceback():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*EVERGRAPH, "inspect", "synthetic", "--json"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert os.strerror(28) in done.stderr

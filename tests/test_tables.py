@@ -1,0 +1,133 @@
+"""Tables from CSV and Parquet: what is read is what stands there."""
+
+import gzip
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from evergraph import EvolvingGraph, InputError
+from evergraph.datasets import read_tables
+
+STRANGE_IDS = ["nan", "NA", "007", "1e5", "null", "None", "1.0", "-", "größe", "a,b", 'say "hi"', " padded ", "true"]
+
+
+def write(path, text):
+    data = text.encode() if isinstance(text, str) else text
+    if path.suffix == ".gz":
+        data = gzip.compress(data)
+    path.write_bytes(data)
+    return path
+
+
+@pytest.fixture
+def strange(tmp_path):
+    times = np.arange(len(STRANGE_IDS)) % 4 + 2000
+    frame = pd.DataFrame({"id": STRANGE_IDS, "time": times, "label": STRANGE_IDS, "text": STRANGE_IDS})
+    links = pd.DataFrame({"source": STRANGE_IDS[:-1], "target": STRANGE_IDS[1:]})
+    return frame, links
+
+
+@pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".tsv", ".parquet"])
+def test_strange_ids_and_labels_survive_file_and_folder(tmp_path, strange, ending):
+    paths = [tmp_path / f"{name}{ending}" for name in ("vertices", "edges")]
+    for path, frame in zip(paths, strange, strict=True):
+        if ending == ".parquet":
+            frame.to_parquet(path)
+        else:
+            frame.to_csv(path, index=False, sep="\t" if ending == ".tsv" else ",")
+    graph = read_tables(*paths)
+    graph.save(tmp_path / "graph")
+    opened = EvolvingGraph.open(tmp_path / "graph")
+    for found in (graph, opened):
+        assert sorted(found.ids) == sorted(STRANGE_IDS)
+        assert list(found.labels) == list(found.ids)
+        assert found.n_edges == len(STRANGE_IDS) - 1
+    assert opened.find(["007"]).tolist() == [list(opened.ids).index("007")]
+
+
+def test_columns_can_have_other_names(tmp_path):
+    papers = write(tmp_path / "p.csv", "year,venue,key,title,unused\n2002,KDD,a,Some graphs,1\n2001,,b,,2\n")
+    links = write(tmp_path / "l.csv", "from,to,since\na,b,2005\n")
+    graph = read_tables(
+        papers, links, id="key", time="year", label="venue", text="title", source="from", target="to", edge_time="since"
+    )
+    assert list(graph.ids) == ["b", "a"]
+    assert graph.labels.tolist() == [None, "KDD"]
+    assert list(graph.features.columns) == ["some", "graphs"]
+    assert graph.up_to(2004).n_edges == 0
+    assert graph.up_to(2005).n_edges == 1
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_feature_columns_by_pattern(tmp_path, ending):
+    frame = pd.DataFrame({"id": ["a", "b"], "time": [2, 1], "label": "x", "emb_0": [1.5, 2.5], "emb_1": [0, -1]})
+    path = tmp_path / f"v{ending}"
+    frame.to_parquet(path) if ending == ".parquet" else frame.to_csv(path, index=False)
+    graph = read_tables(path, features=["emb_*"])
+    assert graph.window(1, 2).inputs().tolist() == [[2.5, -1], [1.5, 0]]
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.float32()), pa.list_(pa.float64(), 3), pa.large_list(pa.int32())])
+def test_embedding_column_of_lists(tmp_path, kind):
+    lists = pa.array([[1, 2, 3], [4, 5, 6]], kind)
+    pq.write_table(pa.table({"id": [7, 5], "time": [2001, 2000], "label": ["x", None], "e": lists}), tmp_path / "v.parquet")
+    graph = read_tables(tmp_path / "v.parquet", features=["e"])
+    assert graph.ids.tolist() == [5, 7]
+    assert graph.window(2000, 2001).inputs().tolist() == [[4, 5, 6], [1, 2, 3]]
+
+
+def test_integer_ids_of_parquet_meet_text_ids_of_csv(tmp_path):
+    pq.write_table(pa.table({"id": [7, 5], "time": [1, 2], "label": ["x", "y"]}), tmp_path / "v.parquet")
+    graph = read_tables(tmp_path / "v.parquet", write(tmp_path / "e.csv", "source,target\n7,5\n"))
+    assert graph.n_edges == 1
+    with pytest.raises(InputError, match=r"e\.csv, column 'source', row 1 \(line 2\).*'07'"):
+        read_tables(tmp_path / "v.parquet", write(tmp_path / "e.csv", "source,target\n07,5\n"))
+
+
+def test_quoted_line_ends_crlf_bom_and_blank_lines(tmp_path):
+    text = '\ufeffid,time,label,text\r\n"a",2001,x,"two\r\nlines"\r\n\r\nb,2002,"y, z","say ""hi"""\r\n'
+    graph = read_tables(write(tmp_path / "v.csv", text))
+    assert list(graph.ids) == ["a", "b"]
+    assert graph.labels.tolist() == ["x", "y, z"]
+    assert list(graph.features.columns) == ["two", "lines", "say", "hi"]
+
+
+def test_line_in_errors_is_the_line_of_the_file_even_with_line_ends_in_cells(tmp_path):
+    text = 'id,time,label,text\na,2001,x,"two\nlines"\n\nb,soon,y,z\n'
+    with pytest.raises(InputError, match=r"row 2 \(line 5\): 'soon'"):
+        read_tables(write(tmp_path / "v.csv", text))
+
+
+@pytest.mark.parametrize(
+    ("every", "periods", "labels"),
+    [
+        (None, [2003, 2004], ["2003", "2004"]),
+        ("year", [2003, 2004], ["2003", "2004"]),
+        ("2", [1001, 1002], ["2002", "2004"]),
+        ("month", [24047, 24050], ["2003-12", "2004-03"]),
+        ("week", [1774, 1783], ["2003-12-29", "2004-03-01"]),
+        ("day", [12417, 12479], ["2003-12-31", "2004-03-02"]),
+    ],
+)
+def test_granularity_of_dates(tmp_path, every, periods, labels):
+    graph = read_tables(write(tmp_path / "v.csv", "id,time,label\na,2003-12-31,x\nb,2004-03-02T10:00:00,y\n"), every=every)
+    assert graph.times.tolist() == periods
+    assert [graph.axis.label(time) for time in periods] == labels
+
+
+def test_real_table_equals_pandas(shared_data):
+    folder = shared_data("dblp-citation")
+    graph = read_tables(folder / "nodes.csv.gz", folder / "edges.csv.gz")
+    vertices = pd.read_csv(folder / "nodes.csv.gz", dtype=str, keep_default_na=False)
+    edges = pd.read_csv(folder / "edges.csv.gz", dtype=str, keep_default_na=False)
+    vertices = vertices.assign(time=vertices.time.astype(int)).sort_values("time", kind="stable")
+    assert list(graph.ids) == vertices.id.tolist()
+    assert graph.times.tolist() == vertices.time.tolist()
+    assert graph.labels.tolist() == vertices.label.tolist()
+    ids = np.array(list(graph.ids))
+    source, target, _ = graph.links.ends()
+    ours = {frozenset(pair) for pair in zip(ids[source], ids[target], strict=True)}
+    assert ours == {frozenset(pair) for pair in zip(edges.source, edges.target, strict=True)}
