@@ -43,7 +43,12 @@ CASES = {
     "empty id": (replaced("\nb,", "\n,"), EDGES, (), ["v.csv", "'id'", "row 2 (line 3)"]),
     "dangling edge": (VERTICES, EDGES + "c,z\n", (), ["e.csv", "'target'", "row 3 (line 4)", "'z'", "--drop-dangling"]),
     "edge without end": (VERTICES, EDGES + ",c\n", (), ["e.csv", "'source'", "row 3 (line 4)"]),
-    "nan in time": (replaced("2002", "NaN"), EDGES, (), ["v.csv", "'time'", "row 2 (line 3)", "'NaN'", "whole numbers"]),
+    "nan in time": (
+        replaced("2002", "NaN"),
+        EDGES,
+        (),
+        ["v.csv", "'time'", "row 2 (line 3)", "'NaN'", "whole numbers"],
+    ),
     "no time": (replaced("2002", ""), EDGES, (), ["v.csv", "'time'", "row 2 (line 3)", "empty cell"]),
     "text in time": (replaced("2002", "soon"), EDGES, (), ["v.csv", "'time'", "row 2 (line 3)", "'soon'"]),
     "fraction in time": (replaced("2002", "2002.5"), EDGES, (), ["v.csv", "'time'", "row 2 (line 3)", "'2002.5'"]),
@@ -63,7 +68,12 @@ CASES = {
     "latin-1 header": (b"id,time,label,caf\xe9\n", EDGES, (), ["v.csv", "UTF-8"]),
     "utf-16": (VERTICES.encode("utf-16"), EDGES, (), ["v.csv", "UTF-8"]),
     "too few cells": (replaced("2002,ICML,", "2002,"), EDGES, (), ["v.csv", "row 2 (line 3)", "3 cells", "4"]),
-    "too many cells": (replaced("some words", "some, words"), EDGES, (), ["v.csv", "row 1 (line 2)", "5 cells", "quotes"]),
+    "too many cells": (
+        replaced("some words", "some, words"),
+        EDGES,
+        (),
+        ["v.csv", "row 1 (line 2)", "5 cells", "quotes"],
+    ),
     "class unseen": (replaced("ICML", "unseen"), EDGES, (), ["v.csv", "'label'", "row 2 (line 3)", "rename"]),
     "class Unseen": (replaced("ICML", "Unseen"), EDGES, (), ["v.csv", "'label'", "row 2 (line 3)", "'Unseen'"]),
     "text in features": (NUMBERED.format("x"), EDGES, ("--features", "x*"), ["v.csv", "'x2'", "row 2 (line 3)", "'x'"]),
@@ -127,7 +137,7 @@ def test_bad_files(tmp_path, monkeypatch, capsys, name, side):
     (tmp_path / "good-vertices.csv").write_text(VERTICES)
     (tmp_path / "good-edges.csv").write_text(EDGES)
     paths = {"vertices": "good-vertices.csv", "edges": "good-edges.csv"} | {side: file}
-    code, out, err = run(
+    code, _, err = run(
         monkeypatch,
         capsys,
         *("import", "tables", "--vertices", paths["vertices"], "--edges", paths["edges"], "--out", "graph"),
@@ -143,7 +153,18 @@ def test_drop_dangling_goes_on(tmp_path, monkeypatch, capsys):
     (tmp_path / "v.csv").write_text(VERTICES)
     (tmp_path / "e.csv").write_text(EDGES + "c,z\n")
     monkeypatch.chdir(tmp_path)
-    arguments = ("import", "tables", "--vertices", "v.csv", "--edges", "e.csv", "--out", "graph", "--drop-dangling", "--json")
+    arguments = (
+        "import",
+        "tables",
+        "--vertices",
+        "v.csv",
+        "--edges",
+        "e.csv",
+        "--out",
+        "graph",
+        "--drop-dangling",
+        "--json",
+    )
     code, out, _ = run(monkeypatch, capsys, *arguments)
     assert code == 0
     assert json.loads(out)["edges"] == 2
@@ -169,7 +190,9 @@ def test_an_existing_graph_is_kept_unless_replace_is_said(tmp_path, monkeypatch,
     assert json.loads(run(monkeypatch, capsys, "inspect", "graph", "--json")[1])["vertices"] == 4
 
 
-@pytest.mark.parametrize("damage", ["no manifest", "garbled manifest", "truncated array", "missing array", "newer format"])
+@pytest.mark.parametrize(
+    "damage", ["no manifest", "garbled manifest", "truncated array", "missing array", "newer format"]
+)
 def test_damaged_graph_folder(tmp_path, monkeypatch, capsys, damage):
     (tmp_path / "v.csv").write_text(VERTICES)
     (tmp_path / "e.csv").write_text(EDGES)

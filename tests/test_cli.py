@@ -78,7 +78,9 @@ def test_inspect_for_people_fits_eighty_columns(monkeypatch, capsys):
 def test_inspect_of_graphs_that_lack_something(tmp_path, monkeypatch, capsys, vertices, edges):
     if edges and len(vertices["id"]) < 2:
         edges = None
-    EvolvingGraph.build(vertices, edges, every="month" if isinstance(vertices["time"][0], str) else None).save(tmp_path / "g")
+    EvolvingGraph.build(vertices, edges, every="month" if isinstance(vertices["time"][0], str) else None).save(
+        tmp_path / "g"
+    )
     code, out, err = run(monkeypatch, capsys, "inspect", tmp_path / "g", "--figures", tmp_path / "figures")
     assert code == 0, err
     assert "vertices" in out
@@ -105,7 +107,9 @@ def test_quiet_is_quiet(tmp_path, monkeypatch, capsys):
 def test_records_and_planetoid_and_published_can_be_imported(tmp_path, monkeypatch, capsys, shared_data):
     path = tmp_path / "r.jsonl"
     path.write_text('{"id": "a", "year": 2000, "venue": "KDD", "references": ["b"]}\n{"id": "b", "year": 1999}\n')
-    code, out, _ = run(monkeypatch, capsys, "import", "records", path, "--edges", "citations", "--out", tmp_path / "r", "--json")
+    code, out, _ = run(
+        monkeypatch, capsys, "import", "records", path, "--edges", "citations", "--out", tmp_path / "r", "--json"
+    )
     assert (code, json.loads(out)["edges"]) == (0, 1)
     folder = shared_data("planetoid")
     arguments = ("import", "planetoid", folder, "--name", "citeseer", "--split", "B", "--out", tmp_path / "p", "--json")
@@ -116,9 +120,11 @@ def test_records_and_planetoid_and_published_can_be_imported(tmp_path, monkeypat
     assert "dblp-easy" in err
 
 
-@pytest.mark.parametrize("arguments", [("inspect",), ("import", "tables"), ("nonsense",), ("inspect", "metamath", "-k", "0")])
+@pytest.mark.parametrize(
+    "arguments", [("inspect",), ("import", "tables"), ("nonsense",), ("inspect", "metamath", "-k", "0")]
+)
 def test_wrong_usage_is_bad_input(monkeypatch, capsys, arguments):
-    code, out, err = run(monkeypatch, capsys, *arguments)
+    code, _, err = run(monkeypatch, capsys, *arguments)
     assert code == 2
     assert "Traceback" not in err
 
@@ -134,7 +140,9 @@ def test_help_and_import_need_nothing_heavy():
 
 def test_ctrl_c_while_importing_leaves_no_graph(tmp_path):
     rows = 300_000
-    (tmp_path / "v.csv").write_text("id,time,label,text\n" + "".join(f"{i},{2000 + i % 9},x,words {i}\n" for i in range(rows)))
+    (tmp_path / "v.csv").write_text(
+        "id,time,label,text\n" + "".join(f"{i},{2000 + i % 9},x,words {i}\n" for i in range(rows))
+    )
     (tmp_path / "e.csv").write_text("source,target\n" + "".join(f"{i},{i // 2}\n" for i in range(rows)))
     command = [*EVERGRAPH, "import", "tables", "--vertices", "v.csv", "--edges", "e.csv", "--out", "g"]
     child = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
@@ -150,8 +158,10 @@ def test_ctrl_c_while_importing_leaves_no_graph(tmp_path):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a device that is always full")
 def test_output_that_cannot_be_written_is_an_error_without_a_traceback():
-    with open("/dev/full", "w") as full:
-        done = subprocess.run([*EVERGRAPH, "inspect", "synthetic", "--json"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*EVERGRAPH, "inspect", "synthetic", "--json"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert os.strerror(28) in done.stderr

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -87,7 +87,7 @@ def test_a_class_that_nobody_has_is_kept_with_support_nought() -> None:
 def test_registries_can_be_compared_and_hashed() -> None:
     registry = ClassRegistry.count(["x"], np.array([0, 0]), np.array([1, 2]))
     assert registry == registry
-    assert len({registry, ClassRegistry.count([], np.array([]), np.array([]))}) == 2
+    assert len({registry, ClassRegistry.count([], np.array([], int), np.array([], int))}) == 2
 
 
 def test_edge_times_that_say_nothing_new_are_not_kept() -> None:
@@ -214,20 +214,12 @@ def test_all_arrays_of_a_graph_are_read_only(given: Tables) -> None:
 def test_what_is_handed_out_cannot_change_the_graph() -> None:
     graph = build(abc(label=["x", "y", None]), [("a", "b")], features=np.eye(3))
     graph.labels[0] = "other"
-    matrix = graph.adjacency
-    matrix.data[:] = False
-    matrix.eliminate_zeros() if matrix.indices.flags.writeable else None
+    graph.adjacency.data[:] = False
+    graph.adjacency.setdiag(True)
     assert graph.labels.tolist() == ["x", "y", None]
     assert graph.adjacency.sum() == 2
     with pytest.raises(ValueError, match="read-only"):
         graph.window(1, 3).inputs()[0] = 5
-
-
-def test_setting_the_diagonal_of_the_adjacency_leaves_the_graph_alone() -> None:
-    graph = build(abc(), [("a", "b")])
-    matrix = graph.adjacency.astype(float)
-    matrix.setdiag(1)
-    assert not graph.adjacency.diagonal().any()
 
 
 def test_what_was_given_can_change_without_the_graph() -> None:
@@ -704,13 +696,14 @@ def test_several_columns_of_one_name_are_refused() -> None:
 
 # --- time ------------------------------------------------------------------------------------------------------------
 
-dates = st.dates(dt.date(1800, 1, 1), dt.date(2100, 12, 31))
 
-
-@pytest.mark.parametrize("dress", ["strings", "dates", "timestamps", "numpy", "pandas"])
-@pytest.mark.parametrize("every", [None, "year", "month", "week", "day", 5, "7"])
-@given(days=st.lists(st.dates(dt.date(1900, 1, 1), dt.date(2100, 12, 31)), min_size=1, max_size=5))
-def test_dates_become_the_periods_that_the_calendar_says(dress: str, every: Any, days: list[dt.date]) -> None:
+@settings(max_examples=250)
+@given(
+    st.lists(st.dates(dt.date(1900, 1, 1), dt.date(2100, 12, 31)), min_size=1, max_size=5),
+    st.sampled_from([None, "year", "month", "week", "day", 5, "7"]),
+    st.sampled_from(["strings", "dates", "timestamps", "numpy", "pandas"]),
+)
+def test_dates_become_the_periods_that_the_calendar_says(days: list[dt.date], every: Any, dress: str) -> None:
     column: Any = {
         "strings": [day.isoformat() for day in days],
         "dates": days,
@@ -719,15 +712,13 @@ def test_dates_become_the_periods_that_the_calendar_says(dress: str, every: Any,
         "pandas": pd.Series(pd.to_datetime([day.isoformat() for day in days])) + pd.Timedelta("13h"),
     }[dress]
     graph = build({"id": range(len(days)), "time": column}, every=every)
-    order = sorted(range(len(days)), key=lambda row: _start(days[row], every))
+    starts = [_start(day, every) for day in days]
+    order = sorted(range(len(days)), key=starts.__getitem__)
     assert graph.ids.tolist() == order
     assert [graph.axis.label(time) for time in graph.times] == [_label(days[row], every) for row in order]
-    lengths = {"week": 7, "day": 1}
-    if every in lengths:  # periods follow each other without gaps
-        starts = [_start(days[row], every) for row in order]
-        for here, there in zip(range(len(days)), range(1, len(days)), strict=False):
-            steps = graph.times[there] - graph.times[here]
-            assert (starts[there] - starts[here]).days == lengths[every] * steps
+    if every in ("week", "day"):  # periods follow each other without gaps
+        steps = [(starts[row] - starts[order[0]]).days // (7 if every == "week" else 1) for row in order]
+        assert (graph.times - graph.times[0]).tolist() == steps
 
 
 def _start(day: dt.date, every: Any) -> dt.date:

@@ -34,7 +34,9 @@ def edges_of(graph):
 
 
 def test_citations_keep_only_references_within_the_file(tmp_path):
-    path = write(tmp_path / "r.jsonl", [paper("a", references=["b", "zz", "a"]), paper("b", references=["a"]), paper("c")])
+    path = write(
+        tmp_path / "r.jsonl", [paper("a", references=["b", "zz", "a"]), paper("b", references=["a"]), paper("c")]
+    )
     graph = read_records(path, "citations")
     assert edges_of(graph) == {frozenset("ab")}
     assert graph.labels.tolist() == ["KDD"] * 3
@@ -49,9 +51,17 @@ def test_authors_join_papers_with_one_in_common(tmp_path):
 
 def test_readings_of_per_class_per_year(tmp_path):
     # KDD: 1, 3, 5 papers a year (mean 3, median 3); ICML: 3 and 3; WWW: 2 and 9 (mean 5.5, median 5.5).
-    counts = {"KDD": {2000: 1, 2001: 3, 2002: 5}, "ICML": {2000: 3, 2005: 3}, "WWW": {2000: 2, 2001: 9}, None: {2000: 50}}
+    counts = {
+        "KDD": {2000: 1, 2001: 3, 2002: 5},
+        "ICML": {2000: 3, 2005: 3},
+        "WWW": {2000: 2, 2001: 9},
+        None: {2000: 50},
+    }
     records = [
-        paper(f"{venue}-{year}-{i}", year, venue) for venue, years in counts.items() for year, n in years.items() for i in range(n)
+        paper(f"{venue}-{year}-{i}", year, venue)
+        for venue, years in counts.items()
+        for year, n in years.items()
+        for i in range(n)
     ]
     path = write(tmp_path / "r.jsonl", records)
 
@@ -100,7 +110,8 @@ def test_years_can_be_cut(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("edges", "file", "expected"), [("authors", "edges.csv.gz", 306_613), ("citations", "edges_citation.csv.gz", 10_297)]
+    ("edges", "file", "expected"),
+    [("authors", "edges.csv.gz", 306_613), ("citations", "edges_citation.csv.gz", 10_297)],
 )
 def test_real_records_give_the_known_edges(shared_data, tmp_path, edges, file, expected):
     """dblp-easy was made of these records by other hands: on its vertices our edges are its edges."""
@@ -126,7 +137,10 @@ BAD = {
     "double id": ('{"id": "a", "year": 1}\n{"id": "a", "year": 2}\n', r"column 'id'.*line 2.*second time"),
     "authors as text": ('{"id": "a", "year": 1, "authors": "x, y"}\n', r"column 'authors'.*line 1"),
     "venue as number": ('{"id": "a", "year": 1, "venue": 3}\n', r"column 'venue'.*line 1"),
-    "reserved venue": ('{"id": "a", "year": 1}\n\n{"id": "b", "year": 1, "venue": "unseen"}\n', r"column 'label'.*line 3"),
+    "reserved venue": (
+        '{"id": "a", "year": 1}\n\n{"id": "b", "year": 1, "venue": "unseen"}\n',
+        r"column 'label'.*line 3",
+    ),
     "negative year": ('{"id": "a", "year": -4}\n', r"column 'time'.*line 1.*negative"),
     "empty": ("", "empty"),
     "not utf-8": (b'{"id": "caf\xe9", "year": 1}\n', r"line 1.*UTF-8"),
@@ -154,7 +168,9 @@ def test_bad_arguments(tmp_path):
 
 def test_shared_authors_equal_brute_force(tmp_path):
     rng = np.random.default_rng(0)
-    records = [paper(str(i), authors=rng.choice(list("uvwxyz"), rng.integers(0, 4), replace=False).tolist()) for i in range(40)]
+    records = [
+        paper(str(i), authors=rng.choice(list("uvwxyz"), rng.integers(0, 4), replace=False).tolist()) for i in range(40)
+    ]
     graph = read_records(write(tmp_path / "r.jsonl", records), "authors")
     expected = {
         frozenset((p["id"], q["id"]))

@@ -73,7 +73,9 @@ def test_feature_columns_by_pattern(tmp_path, ending):
 @pytest.mark.parametrize("kind", [pa.list_(pa.float32()), pa.list_(pa.float64(), 3), pa.large_list(pa.int32())])
 def test_embedding_column_of_lists(tmp_path, kind):
     lists = pa.array([[1, 2, 3], [4, 5, 6]], kind)
-    pq.write_table(pa.table({"id": [7, 5], "time": [2001, 2000], "label": ["x", None], "e": lists}), tmp_path / "v.parquet")
+    pq.write_table(
+        pa.table({"id": [7, 5], "time": [2001, 2000], "label": ["x", None], "e": lists}), tmp_path / "v.parquet"
+    )
     graph = read_tables(tmp_path / "v.parquet", features=["e"])
     assert graph.ids.tolist() == [5, 7]
     assert graph.window(2000, 2001).inputs().tolist() == [[4, 5, 6], [1, 2, 3]]
@@ -113,7 +115,9 @@ def test_line_in_errors_is_the_line_of_the_file_even_with_line_ends_in_cells(tmp
     ],
 )
 def test_granularity_of_dates(tmp_path, every, periods, labels):
-    graph = read_tables(write(tmp_path / "v.csv", "id,time,label\na,2003-12-31,x\nb,2004-03-02T10:00:00,y\n"), every=every)
+    graph = read_tables(
+        write(tmp_path / "v.csv", "id,time,label\na,2003-12-31,x\nb,2004-03-02T10:00:00,y\n"), every=every
+    )
     assert graph.times.tolist() == periods
     assert [graph.axis.label(time) for time in periods] == labels
 

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from evergraph import analysis, datasets
+    from evergraph.analysis import drift, first_task, profile, tdiff
     from evergraph.classes import UNSEEN, ClassRegistry
+    from evergraph.datasets import load
     from evergraph.errors import EvergraphError, InputError
     from evergraph.graph import EvolvingGraph, Window
 
@@ -17,16 +20,36 @@ _HOME = {
     "UNSEEN": "evergraph.classes",
     "ClassRegistry": "evergraph.classes",
     "EvergraphError": "evergraph.errors",
-    "InputError": "evergraph.errors",
     "EvolvingGraph": "evergraph.graph",
+    "InputError": "evergraph.errors",
     "Window": "evergraph.graph",
+    "drift": "evergraph.analysis",
+    "first_task": "evergraph.analysis",
+    "load": "evergraph.datasets",
+    "profile": "evergraph.analysis",
+    "tdiff": "evergraph.analysis",
 }
+_ROOMS = ("analysis", "datasets")
 
-__all__ = ["UNSEEN", "ClassRegistry", "EvergraphError", "EvolvingGraph", "InputError", "Window"]
+__all__ = [
+    "UNSEEN",
+    "ClassRegistry",
+    "EvergraphError",
+    "EvolvingGraph",
+    "InputError",
+    "Window",
+    "analysis",
+    "datasets",
+    "drift",
+    "first_task",
+    "load",
+    "profile",
+    "tdiff",
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("analysis", "datasets"):
+    if name in _ROOMS:
         return import_module(f"evergraph.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'evergraph' has no attribute {name!r}")
@@ -34,4 +57,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__, "analysis", "datasets"])
+    return sorted({*globals(), *__all__})

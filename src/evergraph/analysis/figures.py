@@ -61,7 +61,9 @@ def draw(graphs: Mapping[str, EvolvingGraph], folder: str | Path, *, command: st
     }
     written = []
     # Fixed salt and no date: the same graph gives the same SVG, byte for byte.
-    with rc_context({"svg.hashsalt": "evergraph", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}):
+    with rc_context(
+        {"svg.hashsalt": "evergraph", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
+    ):
         for name, drawing in drawings.items():
             figure = drawing()
             if command:
@@ -154,8 +156,16 @@ def _unseen(graphs: Mapping[str, EvolvingGraph], profiles: Mapping[str, Profile]
         tasks = found.times >= found.first_task
         times = found.times[tasks] * graph.axis.step
         ax.bar(times, found.vertices_at[tasks], color="#BBBBBB", width=0.8 * graph.axis.step, label="all vertices")
-        ax.bar(times, found.unseen_at[tasks], color=COLOURS[1], width=0.8 * graph.axis.step, label="of a class never seen before")
-        title = f"{name}: {found.unseen_vertices:,} of {found.test_vertices:,} vertices are of a class never seen before"
+        ax.bar(
+            times,
+            found.unseen_at[tasks],
+            color=COLOURS[1],
+            width=0.8 * graph.axis.step,
+            label="of a class never seen before",
+        )
+        title = (
+            f"{name}: {found.unseen_vertices:,} of {found.test_vertices:,} vertices are of a class never seen before"
+        )
         ax.set(title=title, xlabel="time of the task", ylabel="vertices")
         _time_axis(ax, graph)
         _legend(ax, "upper left")
@@ -182,7 +192,7 @@ def _time_axis(ax: Axes, graph: EvolvingGraph) -> None:
         ax.tick_params(axis="x", labelrotation=30)
 
 
-def _legend(ax: Axes, place: str) -> None:
+def _legend(ax: Axes, place: Any) -> None:
     if ax.get_legend_handles_labels()[0]:
         ax.legend(frameon=False, fontsize=7, loc=place)
 

@@ -43,8 +43,8 @@ class Profile:
     mean_degree, isolated
         Edges a vertex, counted at both ends, and vertices without any.
     times, vertices_at, classes_at, unseen_at
-        For each time that has vertices: their number, the number of their classes, and how many are of a class that never
-        occurred before.
+        For each time that has vertices: their number, the number of their classes, and how many are of a class that
+        never occurred before.
     degrees
         Number of vertices by degree: ``degrees[d]`` have ``d`` edges.
     power_law
@@ -110,7 +110,9 @@ def profile(graph: EvolvingGraph) -> Profile:
     unseen[labelled] = classes.first[codes[labelled]] == graph.times[labelled]
     times, at = np.unique(graph.times, return_inverse=True)
     pairs = np.unique(at[labelled] * max(len(classes), 1) + codes[labelled])
-    new = [row for row in np.argsort(classes.first, kind="stable") if classes.support[row] and classes.first[row] >= limit]
+    new = [
+        row for row in np.argsort(classes.first, kind="stable") if classes.support[row] and classes.first[row] >= limit
+    ]
     source, target, _ = graph.links.ends()
     both = (codes[source] >= 0) & (codes[target] >= 0)
     degree = np.diff(graph.links.indptr)

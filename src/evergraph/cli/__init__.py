@@ -22,7 +22,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(imports.app, name="import")
-app.command("inspect", short_help="Profile, history sizes and drift of a graph.", epilog=inspect.EXAMPLE)(inspect.inspect)
+app.command("inspect", short_help="Profile, history sizes and drift of a graph.", epilog=inspect.EXAMPLE)(
+    inspect.inspect
+)
 app.command("demo", short_help="A tour on the embedded graph.")(demo.demo)
 
 

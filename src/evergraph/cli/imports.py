@@ -116,7 +116,9 @@ def records(
     out: Out,
     min_class: Annotated[int, typer.Option(min=1, help="Least publications per class per year.")] = 1,
     min_author: Annotated[int, typer.Option(min=1, help="Least publications per author per year.")] = 1,
-    per_year: Annotated[PerYear, typer.Option(help="What 'per class per year' means; see the docs.")] = PerYear.class_year,
+    per_year: Annotated[
+        PerYear, typer.Option(help="What 'per class per year' means; see the docs.")
+    ] = PerYear.class_year,
     first_year: Annotated[int | None, typer.Option(help="Leave out publications before this year.")] = None,
     last_year: Annotated[int | None, typer.Option(help="Leave out publications after this year.")] = None,
     replace: Replace = False,
@@ -130,10 +132,10 @@ def records(
 
         return read_records(
             file,
-            edges.value,  # type: ignore[arg-type]  # the enum has just these values
+            edges.value,
             min_class=min_class,
             min_author=min_author,
-            per_year=per_year.value,  # type: ignore[arg-type]
+            per_year=per_year.value,
             first_year=first_year,
             last_year=last_year,
         )

@@ -23,17 +23,19 @@ EXAMPLE = "Example: evergraph inspect metamath --figures figures"
 
 def inspect(
     graph: GraphArgument,
-    k: Annotated[int, typer.Option("-k", min=1, metavar="N", help="Hops of the neighbourhood whose time differences count.")] = 2,
+    k: Annotated[
+        int, typer.Option("-k", min=1, metavar="N", help="Hops of the neighbourhood whose time differences count.")
+    ] = 2,
     sample: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Estimate the time differences from N vertices (very large graphs).")
+        int | None,
+        typer.Option(min=1, metavar="N", help="Estimate the time differences from N vertices (very large graphs)."),
     ] = None,
     figures: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Draw figures there (PNG and SVG).")] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Check every byte of the folder against its hash.")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Show a graph's profile, its time differences with the history sizes they suggest, and its drift.
-    """
+    """Show a graph's profile, its time differences with the history sizes they suggest, and its drift."""
     from evergraph.analysis import drift, profile, tdiff
     from evergraph.datasets import load
     from evergraph.graph.disk import verify as verify_folder
@@ -56,7 +58,9 @@ def inspect(
         with working("drawing", silent):
             drawn = draw({Path(graph).name: opened}, figures, command=f"evergraph inspect {graph} --figures {figures}")
     if as_json:
-        print_json(as_object(opened, found, differences, moved) | {"verified": verify, "figures": [str(p) for p in drawn]})
+        print_json(
+            as_object(opened, found, differences, moved) | {"verified": verify, "figures": [str(p) for p in drawn]}
+        )
     elif not quiet:
         show(console(), graph, opened, found, differences, moved)
         if verify:
@@ -65,7 +69,9 @@ def inspect(
             typer.echo(f"Figure: {path}")
 
 
-def as_object(graph: EvolvingGraph, found: Profile, differences: TimeDifferences | None, moved: Drift) -> dict[str, Any]:
+def as_object(
+    graph: EvolvingGraph, found: Profile, differences: TimeDifferences | None, moved: Drift
+) -> dict[str, Any]:
     """All that `inspect` knows, for machines."""
     value = graph.axis.value
     return {
@@ -138,7 +144,9 @@ def show(
     label = graph.axis.label
     facts = Table(title=name, title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
     facts.add_row("vertices", f"{found.vertices:,}, {found.label_rate:.0%} of them labelled")
-    facts.add_row("edges", f"{found.edges:,}; {found.mean_degree:.1f} a vertex, {found.isolated:,} vertices without any")
+    facts.add_row(
+        "edges", f"{found.edges:,}; {found.mean_degree:.1f} a vertex, {found.isolated:,} vertices without any"
+    )
     if found.homophily is not None:
         facts.add_row("homophily", f"{found.homophily:.3f} of the edges join two vertices of one class")
     facts.add_row("classes", f"{found.classes:,}")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NoReturn
+from typing import IO, TYPE_CHECKING, Any
 
 from evergraph.errors import InputError
 from evergraph.graph.origin import Origin
@@ -97,7 +97,7 @@ def reading(path: Path) -> Iterator[None]:
         ) from None
     except (gzip.BadGzipFile, zlib.error) as error:
         raise InputError(
-            f"the compressed file is damaged ({error})", file=path, fix="copy or download it again, or name it without .gz"
+            f"the compressed file is damaged ({error})", file=path, fix="copy it again, or name it without .gz"
         ) from error
 
 
@@ -144,11 +144,10 @@ def _read_csv(table: TableFile, columns: Sequence[str], numbers: Sequence[str]) 
                 ),
             )
         except pa.ArrowInvalid as error:
-            failure = error
-    _diagnose(table, numbers, failure)
+            raise _diagnosis(table, numbers, error) from error
 
 
-def _diagnose(table: TableFile, numbers: Sequence[str], failure: Exception) -> NoReturn:
+def _diagnosis(table: TableFile, numbers: Sequence[str], failure: Exception) -> InputError:
     """Read again row by row, to say where the fast reader stumbled."""
     places = [(name, table.names.index(name)) for name in numbers]
     with _csv_rows(table.path) as rows:
@@ -162,7 +161,7 @@ def _diagnose(table: TableFile, numbers: Sequence[str], failure: Exception) -> N
             for name, place in places:
                 if not _is_number(cells[place]):
                     table.origin.fail(f"{cells[place]!r} is not a number", column=name, row=row, fix="write a number")
-    raise InputError(f"the table cannot be read ({_first_line(failure)})", file=table.path, fix=_FORMATS) from failure
+    return InputError(f"the table cannot be read ({_first_line(failure)})", file=table.path, fix=_FORMATS)
 
 
 def _is_number(cell: str) -> bool:

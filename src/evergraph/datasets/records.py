@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -59,7 +59,7 @@ def read_records(
           is our reading: it makes the graph of a higher threshold a subset of that of a lower one, and gives irregular
           and late classes, both of which the paper reports of its graphs.
         - ``"every-year"`` keeps the classes that have that many in every year in which they have any.
-        - ``"median-year"`` and ``"mean-year"`` keep the classes that have that many in the median or mean of those years.
+        - ``"median-year"`` and ``"mean-year"`` keep those that have that many in the median or mean of those years.
     first_year, last_year
         Leave out publications before and after.
     """
@@ -67,7 +67,7 @@ def read_records(
     if edges not in get_args(Kind):
         raise InputError(f"there are no edges {edges!r}", fix="choose citations or authors")
     if per_year not in get_args(PerYear):
-        raise InputError(f"there is no reading {per_year!r} of 'per year'", fix=f"choose {', '.join(get_args(PerYear))}")
+        raise InputError(f"there is no reading {per_year!r} of 'per year'", fix=f"use {', '.join(get_args(PerYear))}")
     records = [
         record
         for record in _records(path)
@@ -157,8 +157,9 @@ def _frequent_classes(records: list[dict[str, Any]], least: int, per_year: PerYe
     np.add.at(counts, (venues, years), 1)
     if per_year == "class-year":
         return np.flatnonzero(labelled & (counts[venues, years] >= least))
-    measure = {"every-year": np.min, "median-year": np.median, "mean-year": np.mean}[per_year]
-    frequent = np.array([measure(row[row > 0]) >= least for row in counts])
+    measures: dict[str, Callable[[NDArray[np.int64]], Any]]
+    measures = {"every-year": np.min, "median-year": np.median, "mean-year": np.mean}
+    frequent = np.array([measures[per_year](row[row > 0]) >= least for row in counts])
     return np.flatnonzero(labelled & frequent[venues])
 
 
@@ -188,7 +189,11 @@ def _citations(records: list[dict[str, Any]]) -> NDArray[np.int64]:
 
 def _shared_authors(records: list[dict[str, Any]]) -> NDArray[np.int64]:
     codes: dict[str, int] = {}
-    entries = [(row, codes.setdefault(author, len(codes))) for row, record in enumerate(records) for author in record["authors"]]
+    entries = [
+        (row, codes.setdefault(author, len(codes)))
+        for row, record in enumerate(records)
+        for author in record["authors"]
+    ]
     rows, columns = np.array(entries, np.int64).reshape(-1, 2).T
     written = sparse.csr_array((np.ones(len(rows), np.int32), (rows, columns)), shape=(len(records), len(codes)))
     shared = sparse.triu(written @ written.T, k=1).tocoo()

@@ -40,7 +40,7 @@ def read_tables(
     every: str | int | None = None,
     drop_dangling: bool = False,
 ) -> EvolvingGraph:
-    """Read a graph from a table of vertices and a table of edges: CSV, TSV (both also .gz) or Parquet.
+    r"""Read a graph from a table of vertices and a table of edges: CSV, TSV (both also .gz) or Parquet.
 
     In text files every id is a string, just as it stands: ``007``, ``1e5``, ``nan`` and ``NA`` are four different ids.
 
@@ -64,8 +64,8 @@ def read_tables(
     --------
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
-    >>> _ = (folder / "papers.csv").write_text("id,time,label\\n007,2001,KDD\\nnan,2002,\\n")
-    >>> _ = (folder / "links.csv").write_text("source,target\\nnan,007\\n")
+    >>> _ = (folder / "papers.csv").write_text("id,time,label\n007,2001,KDD\nnan,2002,\n")
+    >>> _ = (folder / "links.csv").write_text("source,target\nnan,007\n")
     >>> graph = read_tables(folder / "papers.csv", folder / "links.csv")
     >>> list(graph.ids), graph.labels.tolist(), graph.n_edges
     (['007', 'nan'], ['KDD', None], 1)

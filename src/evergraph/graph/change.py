@@ -86,7 +86,7 @@ def append(graph: EvolvingGraph, vertices: Any, edges: Any, features: Any, drop_
         known = np.flatnonzero(id_columns.find(graph.ids, id_columns.to_arrow(new.ids)) >= 0)
         if len(known):
             raise InputError(
-                f"vertex {new.ids[int(known[0])]!r} is in the graph already", fix="append new vertices only"
+                f"vertex {id_columns.at(new.ids, known[0])!r} is in the graph already", fix="append new vertices only"
             )
         if type(new.features) is not type(graph.features):
             raise InputError(
@@ -142,7 +142,7 @@ def remove(graph: EvolvingGraph, vertices: Iterable[str | int], edges: Any) -> E
         present = source.astype(np.int64) * n + target
         absent = np.flatnonzero(~np.isin(gone, present))
         if len(absent):
-            pair = graph.ids[int(gone_source[absent[0]])], graph.ids[int(gone_target[absent[0]])]
+            pair = [id_columns.at(graph.ids, ends[absent[0]]) for ends in (gone_source, gone_target)]
             _EDGES.fail(
                 f"there is no edge between {pair[0]!r} and {pair[1]!r}",
                 row=int(absent[0]),

@@ -13,7 +13,7 @@ from scipy import sparse
 from evergraph.classes import UNSEEN
 from evergraph.errors import InputError
 from evergraph.graph.features import DenseFeatures, Features, SparseFeatures
-from evergraph.graph.ids import Ids, first_duplicate, take, to_arrow
+from evergraph.graph.ids import Ids, at, first_duplicate, take
 from evergraph.graph.origin import Origin
 from evergraph.graph.strings import Strings
 from evergraph.graph.times import TimeAxis, check_span, choose_axis
@@ -254,7 +254,7 @@ def _ids(column: pa.Array, origin: Origin, name: str) -> Ids:
     if (double := first_duplicate(ids)) is not None:
         again, first = double
         origin.fail(
-            f"id {to_arrow(ids)[again].as_py()!r} stands a second time (first in row {first + 1})",
+            f"id {at(ids, again)!r} stands a second time (first in row {first + 1})",
             column=name,
             row=again,
             fix="give every vertex an id of its own",

@@ -21,7 +21,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.features import DenseFeatures, Features, SparseFeatures, WordCounts
 from evergraph.graph.ids import Ids
 from evergraph.graph.strings import Strings
-from evergraph.graph.times import TimeAxis
+from evergraph.graph.times import TimeAxis, Unit
 
 FORMAT = "evergraph graph"
 FORMAT_VERSION = 1
@@ -123,6 +123,7 @@ def save_graph(graph: EvolvingGraph, folder: Path, *, replace: bool = False) -> 
     new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        _sync_folder(folder.parent)
         with _locked(folder):
             check_destination(folder, replace=replace)  # another process may have been faster
             try:
@@ -132,8 +133,6 @@ def save_graph(graph: EvolvingGraph, folder: Path, *, replace: bool = False) -> 
                 if new and not (folder / MANIFEST).exists():
                     shutil.rmtree(folder, ignore_errors=True)
                 raise
-        if new:
-            _sync_folder(folder.parent)
     except OSError as error:
         if isinstance(error, EvergraphError):
             raise
@@ -173,10 +172,16 @@ def _save_version(graph: EvolvingGraph, folder: Path) -> None:
         staged.unlink(missing_ok=True)
         raise
     staged.replace(folder / MANIFEST)  # the commit point
-    _sync_folder(folder)
-    for entry in versions.iterdir():
-        if entry != version and entry.name.isdecimal():
-            shutil.rmtree(entry, ignore_errors=True)
+    try:
+        _sync_folder(folder)
+    except OSError as error:
+        raise EvergraphError(
+            f"{folder}: the graph is saved, but the disk did not confirm it ({error.strerror or error}); save it again."
+        ) from error
+    with contextlib.suppress(OSError):  # the graph is saved; what is left over goes with the next save
+        for entry in versions.iterdir():
+            if entry != version and entry.name.isdecimal():
+                shutil.rmtree(entry, ignore_errors=True)
 
 
 class _HashingFile:
@@ -248,6 +253,8 @@ def open_graph(folder: Path) -> EvolvingGraph:
             == (manifest["vertices"], manifest["edges"], manifest["classes"])
             and len(graph) == len(ids) == len(graph.codes) == len(graph.links.indptr) - 1 > 0
             and (graph.features is None or len(graph.features) == len(graph))
+            and graph.axis.unit in get_args(Unit)
+            and graph.axis.step > 0
         )
     except (LookupError, TypeError, ValueError) as error:
         raise _damaged(folder / MANIFEST, f"the manifest lacks or distorts {error}") from error

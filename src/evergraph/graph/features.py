@@ -81,10 +81,13 @@ class SparseFeatures:
     def matrix(self) -> sparse.csr_array:
         """The rows as a scipy matrix that shares the features' memory."""
         start, stop = self.indptr[0], self.indptr[-1]
-        indptr = self.indptr - start
-        if stop - start <= np.iinfo(np.int32).max:
-            indptr = indptr.astype(np.int32)  # else scipy would copy the indices, to have both of one type
-        return sparse.csr_array((self.data[start:stop], self.indices[start:stop], indptr), shape=(len(self), self.width))
+        # Set, not handed to the constructor, which copies indices of another type than indptr, and small parts.
+        matrix = sparse.csr_array((len(self), self.width), dtype=np.float32)
+        small = stop - start <= np.iinfo(np.int32).max
+        matrix.indptr = (self.indptr - start).astype(np.int32 if small else np.int64, copy=False)
+        matrix.indices = self.indices[start:stop].astype(matrix.indptr.dtype, copy=False)
+        matrix.data = self.data[start:stop]
+        return matrix
 
     def rows(self, part: slice) -> Self:
         """A run of vertices, without a copy."""

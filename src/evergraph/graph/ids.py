@@ -77,6 +77,11 @@ def join(ids: Ids, more: Ids) -> Ids:
     return np.concatenate([ids, more])
 
 
+def at(ids: Ids, row: int | np.integer) -> str | int:
+    """The id of one row, as Python's own string or number."""
+    return ids[int(row)] if isinstance(ids, Strings) else int(ids[row])
+
+
 def take(ids: Ids, rows: NDArray[np.integer]) -> Ids:
     """The ids of these rows, in this order."""
     return ids.take(rows) if isinstance(ids, Strings) else ids[rows]
