@@ -55,11 +55,6 @@ def read_planetoid(folder: str | Path, name: str, *, split: str = "A") -> Evolvi
     ------
     InputError
         If a file is missing or damaged, or is a pickle that asks for more than arrays and lists.
-
-    Examples
-    --------
-    >>> read_planetoid("planetoid", "citeseer").up_to(0).n_edges  # doctest: +SKIP
-    139
     """
     files = _Files(folder, name, split)
     first_words, first_classes = files.matrix("allx"), files.classes("ally")

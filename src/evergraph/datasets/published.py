@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from evergraph.datasets.download import fetch_record, unpack
+from evergraph.datasets.archive import unpack
+from evergraph.datasets.download import fetch_record
 from evergraph.errors import DownloadError, InputError
 from evergraph.graph import EvolvingGraph
 from evergraph.graph.columns import EdgeColumns, as_features, as_table, vertex_columns

@@ -136,6 +136,9 @@ def save_graph(graph: EvolvingGraph, folder: Path, *, replace: bool = False) -> 
     except OSError as error:
         if isinstance(error, EvergraphError):
             raise
+        if new:
+            with contextlib.suppress(OSError):
+                folder.rmdir()  # which it refuses if there is anything inside
         raise EvergraphError(
             f"{folder}: the graph could not be saved ({error.strerror or error}); nothing was changed."
         ) from error

@@ -1,0 +1,150 @@
+"""Things that go wrong with a disk, at a chosen call: used by `test_disk`, and run by it as a process of its own."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from evergraph import EvergraphError, EvolvingGraph
+
+CALLS = ["fsync", "open", "replace", "mkdir", "rmdir", "unlink", "scandir", "listdir"]
+
+
+def graph(vertices: int, *, about: str) -> EvolvingGraph:
+    """A graph with every kind of array in it."""
+    rows = range(vertices)
+    return EvolvingGraph.build(
+        {
+            "id": [f"{about}{row}" for row in rows],
+            "time": [row % 5 for row in rows],
+            "label": [f"class {row % 3}" for row in rows],
+            "text": [f"word{row % 7} {about} words" for row in rows],
+        },
+        {"source": [f"{about}0"] * vertices, "target": [f"{about}{row}" for row in rows], "time": [7] * vertices},
+        about={"name": about},
+    )
+
+
+class Faults:
+    """Count the calls to the file system, writes included, and do something before the n-th of them.
+
+    Syncing is only counted, for it takes long and no process can see the difference.
+    """
+
+    def __init__(self, at: int, what: Callable[[], Any]) -> None:
+        self.at, self.what, self.count = at, what, 0
+        self._patches: list[AbstractContextManager[Any]] = []
+
+    def __enter__(self) -> Faults:
+        for name in CALLS:
+            real = (lambda _: None) if name == "fsync" else getattr(os, name)
+            self._patches.append(mock.patch.object(os, name, self._counted(real)))
+        opened = io.open
+        self._patches.append(mock.patch.object(io, "open", lambda *args, **kw: _File(self, opened(*args, **kw))))
+        for patch in self._patches:
+            patch.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for patch in reversed(self._patches):
+            patch.__exit__(None, None, None)
+
+    def tick(self) -> bool:
+        self.count += 1
+        return self.count == self.at
+
+    def _counted(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if self.tick():
+                self.what()
+            return real(*args, **kwargs)
+
+        return call
+
+
+class _File:
+    """A file whose n-th write is cut in the middle."""
+
+    def __init__(self, faults: Faults, file: Any) -> None:
+        self.faults, self.file, self.writes = faults, file, 0
+
+    def write(self, data: Any) -> int:
+        self.writes += 1
+        # A text file is written in hundreds of little pieces, one after the other into a buffer: some will do.
+        if (self.writes < 5 or self.writes % 50 == 0) and self.faults.tick():
+            self.file.write(data[: len(data) // 2])
+            self.file.flush()
+            self.faults.what()
+        return int(self.file.write(data))
+
+    def __enter__(self) -> _File:
+        self.file.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> Any:
+        return self.file.__exit__(*error)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.file, name)
+
+
+def kill_at_every_call(root: Path, *, existing: bool) -> None:
+    """Save into one folder after the other, each time in a process that is killed at a later call."""
+    old, new = graph(3, about="old"), graph(4, about="new")
+    with mock.patch.object(os, "fsync"):
+        old.save(root / "old")
+    at = 0
+    while True:
+        at += 1
+        folder = root / f"{at:04d}"
+        if existing:
+            shutil.copytree(root / "old", folder)
+        child = os.fork()
+        if not child:
+            with Faults(at, lambda: os.kill(os.getpid(), signal.SIGKILL)):
+                new.save(folder, replace=True)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if os.WIFEXITED(status):  # it came through, or broke down in a way that the test will see
+            sys.exit(os.WEXITSTATUS(status))
+
+
+def save_again_and_again(folder: Path, times: int) -> None:
+    """Replace a graph by another, many times."""
+    graphs = [graph(size, about="old") for size in (3, 60)]
+    with mock.patch.object(os, "fsync"):
+        for turn in range(times):
+            graphs[turn % 2].save(folder, replace=True)
+
+
+def save_with_little_room(folder: Path, most: int) -> None:
+    """Save where no file may have more than some bytes; tells the error."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    many = EvolvingGraph.build({"id": np.arange(10_000), "time": np.zeros(10_000, int)})
+    try:
+        many.save(folder, replace=True)
+    except EvergraphError as error:
+        sys.stderr.write(str(error))
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    task, path, *rest = sys.argv[1:]
+    if task == "kill":
+        kill_at_every_call(Path(path), existing=rest == ["existing"])
+    elif task == "again":
+        save_again_and_again(Path(path), int(rest[0]))
+    elif task == "room":
+        save_with_little_room(Path(path), int(rest[0]))
