@@ -8,7 +8,7 @@ import pytest
 from hypothesis import settings
 
 # The same examples every time: a test that fails here fails everywhere.
-settings.register_profile("evergraph", derandomize=True, deadline=None, database=None, max_examples=60)
+settings.register_profile("evergraph", derandomize=True, deadline=None, database=None, max_examples=50)
 settings.load_profile("evergraph")
 
 

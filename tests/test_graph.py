@@ -116,9 +116,8 @@ def test_one_vertex_is_a_graph() -> None:
     assert (list(graph.labels), len(graph.classes)) == ([None], 0)
 
 
-def test_about_is_kept_and_extended() -> None:
+def test_about_is_kept() -> None:
     graph = build(abc(), about={"from": "nowhere"})
-    assert graph.with_about(by="hand").about == {"from": "nowhere", "by": "hand"}
     assert graph.append({"id": ["d"], "time": [4]}).about == graph.about == {"from": "nowhere"}
 
 

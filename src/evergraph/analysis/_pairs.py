@@ -11,7 +11,7 @@ to the source u alone. Both kernels below count just these pairs, each once, and
     all edges. Its cost does not depend on how large the neighbourhoods are, hence it suits dense graphs and `k` >= 3.
 
 Memory per thread, whatever the number of pairs: 8 bytes (``stamp``) or 64 bytes (``bits``) per vertex, and 8 bytes per
-time difference. The number of threads is lowered rather than spending more than `MEMORY` bytes on it.
+time difference and batch. The number of threads is lowered rather than spending more than `MEMORY` bytes on it.
 
 The threads are Python's: the kernels release the interpreter lock and share nothing but a queue of blocks of sources.
 That leaves numba's own threading layers alone, of which one (workqueue) ends the process when two threads use it at
@@ -21,8 +21,9 @@ the results on the number of threads.
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, NamedTuple
 
@@ -38,10 +39,10 @@ BLOCK = 256  # sources per block: four words of 64 bits, which the code of `_swe
 MEMORY = 512 * 2**20
 PROBES = 32  # searches that `choose` runs to see how far they reach
 
-# What an edge costs each sweep, and a vertex each block, in units of an edge that a search looks at (about 3 ns).
+# What an edge costs each sweep, and a vertex each block, in units of an edge that a search looks at (2 to 3 ns).
 # Measured on graphs of 14 and 76 neighbours a vertex for k = 1 to 4; `benchmarks/bench_tdiff.py` shows both kernels.
-SWEPT_EDGE = 1.2
-SWEPT_VERTEX = 2.7
+SWEPT_EDGE = 1.4
+SWEPT_VERTEX = 3.0
 
 Vertices = NDArray[np.uint32]
 Words = NDArray[np.uint64]
@@ -49,7 +50,10 @@ Counts = NDArray[np.int64]
 
 
 def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    kernel: Callable[..., Any] = numba.njit(cache=True, nogil=True)(function)
+    try:
+        kernel: Callable[..., Any] = numba.njit(cache=True, nogil=True)(function)
+    except RuntimeError:  # there is no folder that may be written to; compiling anew each time is better than failing
+        kernel = numba.njit(nogil=True)(function)
     return kernel
 
 
@@ -205,8 +209,7 @@ def choose(arrays: Arrays, sources: Vertices, k: int) -> Method:
     if k == 1 or not len(sources):
         return "stamp"
     probes = np.ascontiguousarray(sources[:: -(-len(sources) // PROBES)])
-    stamp, queue, histogram = _stamp_state(arrays)
-    visits = _stamp_block(*arrays, probes, k, stamp, queue, histogram)
+    visits = _stamp_block(*arrays, probes, k, *_stamp_state(arrays), np.zeros(arrays.span + 1, np.int64))
     searching = visits / len(probes) * len(sources)
     # On average the last sweep ends half way; and there are no more of them than the graph is wide.
     sweeps = min(k, 10) - 1.5
@@ -216,15 +219,15 @@ def choose(arrays: Arrays, sources: Vertices, k: int) -> Method:
     return "stamp" if searching <= sweeping else "bits"
 
 
-def count(arrays: Arrays, sources: Vertices, k: int, method: Method) -> Counts:
+def count(arrays: Arrays, batches: Sequence[Vertices], k: int, method: Method) -> Counts:
     """Count, by time difference, the pairs of a source and a vertex of lower index within `k` edges of it.
 
     Parameters
     ----------
     arrays
         From `prepare`.
-    sources
-        Vertices, ascending, each at most once.
+    batches
+        Sources whose pairs are counted together: vertices, ascending, each at most once.
     k
         Number of edges, at least 1.
     method
@@ -232,26 +235,26 @@ def count(arrays: Arrays, sources: Vertices, k: int, method: Method) -> Counts:
 
     Returns
     -------
-    Counts by time difference, from 0 to the graph's span.
+    For each batch, counts by time difference, from 0 to the graph's span.
     """
     kernel = {"stamp": _stamp_block, "bits": _bits_block}[method]
     new_state = {"stamp": _stamp_state, "bits": _bits_state}[method]
-    blocks = deque(sources[i : i + BLOCK] for i in range(0, len(sources), BLOCK))
-    per_thread = {"stamp": 8, "bits": 64}[method] * len(arrays.times) + 8 * (arrays.span + 1)
+    if method == "stamp" and k > 1:
+        batches = [_by_first_neighbour(arrays, batch) for batch in batches]
+    blocks = deque((i, batch[j : j + BLOCK]) for i, batch in enumerate(batches) for j in range(0, len(batch), BLOCK))
+    shape = len(batches), arrays.span + 1
+    per_thread = {"stamp": 8, "bits": 64}[method] * len(arrays.times) + 8 * math.prod(shape)
     most = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
     threads = max(1, min(most, len(blocks), MEMORY // per_thread))
 
-    def take() -> Vertices | None:
-        try:
-            return blocks.pop()  # from the end, where the blocks that look back furthest are
-        except IndexError:
-            return None
-
     def work() -> Counts:
-        *state, histogram = new_state(arrays)
-        while (block := take()) is not None:
-            kernel(*arrays, block, k, *state, histogram)
-        return histogram
+        state, histograms = new_state(arrays), np.zeros(shape, np.int64)
+        while True:
+            try:
+                batch, block = blocks.popleft()
+            except IndexError:
+                return histograms
+            kernel(*arrays, block, k, *state, histograms[batch])
 
     with ThreadPoolExecutor(threads) as pool:
         try:
@@ -262,11 +265,21 @@ def count(arrays: Arrays, sources: Vertices, k: int, method: Method) -> Counts:
     return np.sum(parts, axis=0, dtype=np.int64)
 
 
-def _stamp_state(arrays: Arrays) -> tuple[NDArray[Any], NDArray[Any], Counts]:
-    n = len(arrays.times)
-    return np.full(n, n, np.uint32), np.empty(n, np.uint32), np.zeros(arrays.span + 1, np.int64)
+def _by_first_neighbour(arrays: Arrays, sources: Vertices) -> Vertices:
+    """Put sources next to each other that look at the same rows of the graph, which are then still in the cache."""
+    if not len(arrays.indices):
+        return sources
+    first = arrays.indices[np.minimum(arrays.indptr[sources], len(arrays.indices) - 1)]
+    # As 16 bits, for which numpy has a radix sort.
+    place = np.minimum(first, sources).astype(np.uint64) * 2**16 // len(arrays.times)
+    return sources[np.argsort(place.astype(np.uint16), kind="stable")]
 
 
-def _bits_state(arrays: Arrays) -> tuple[NDArray[Any], NDArray[Any], Counts]:
+def _stamp_state(arrays: Arrays) -> tuple[Vertices, Vertices]:
     n = len(arrays.times)
-    return np.empty((n, 4), np.uint64), np.empty((n, 4), np.uint64), np.zeros(arrays.span + 1, np.int64)
+    return np.full(n, n, np.uint32), np.empty(n, np.uint32)
+
+
+def _bits_state(arrays: Arrays) -> tuple[Words, Words]:
+    n = len(arrays.times)
+    return np.empty((n, BLOCK // 64), np.uint64), np.empty((n, BLOCK // 64), np.uint64)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["TimeDifferences", "TimedGraph", "tdiff"]
 
 BATCHES = 32  # of a sample, for its jackknife
-LONGEST_SPAN = 2**20  # a histogram is kept per thread and per batch
+LONGEST_SPAN = 2**20  # a histogram of it is kept per thread and batch
 
 
 class TimedGraph(Protocol):
@@ -52,7 +52,7 @@ class TimeDifferences:
         Number of vertices in the graph.
     error
         For a sample, how far off the share of differences up to any one value may be: 1.96 standard errors of the
-        cumulative distribution where they are largest, so that a given share is within in 95 % of samples or more.
+        cumulative distribution where they are largest. About 95 % of samples are no further off.
         None for an exact result.
 
     Examples
@@ -202,13 +202,15 @@ def tdiff(
     sources = drawn.astype(np.uint32)
     chosen = _pairs.choose(arrays, sources, k) if method == "auto" else method
     batches = [sources] if exact else np.array_split(sources, min(BATCHES, len(sources)))
-    counts = np.stack([_pairs.count(arrays, np.sort(batch), k, chosen) for batch in batches])
+    counts = _pairs.count(arrays, [np.sort(batch) for batch in batches], k, chosen)
     if symmetric:
         counts *= 2
     else:
         counts[:, 0] *= 2
+    total = counts.sum(axis=0)
+    total.setflags(write=False)
     return TimeDifferences(
-        counts=counts.sum(axis=0),
+        counts=total,
         k=k,
         symmetric=symmetric,
         sources=len(sources),

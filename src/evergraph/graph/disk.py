@@ -107,14 +107,20 @@ def features_kind(features: Features | None) -> str:
 
 def check_destination(folder: Path, *, replace: bool) -> None:
     """Refuse a place where a graph cannot or must not be saved, before any work is done for it."""
-    if (folder / MANIFEST).exists():
-        if not replace:
-            raise InputError("there is a graph already", file=folder, fix="choose another folder, or say --replace")
+    if _is_there(folder, replace=replace):
         return
     if folder.exists() and not folder.is_dir():
         raise InputError("this is a file, not a folder", file=folder, fix="choose another folder")
     if folder.is_dir() and {entry.name for entry in folder.iterdir()} - {VERSIONS, _LOCK, f"{MANIFEST}.new"}:
         raise InputError("the folder holds something else", file=folder, fix="choose an empty or a new folder")
+
+
+def _is_there(folder: Path, *, replace: bool) -> bool:
+    """Whether there is a graph already, which it takes ``replace`` to save over."""
+    there = (folder / MANIFEST).exists()
+    if there and not replace:
+        raise InputError("there is a graph already", file=folder, fix="choose another folder, or say --replace")
+    return there
 
 
 def save_graph(graph: EvolvingGraph, folder: Path, *, replace: bool = False) -> None:
@@ -125,7 +131,7 @@ def save_graph(graph: EvolvingGraph, folder: Path, *, replace: bool = False) -> 
         folder.mkdir(parents=True, exist_ok=True)
         _sync_folder(folder.parent)
         with _locked(folder):
-            check_destination(folder, replace=replace)  # another process may have been faster
+            _is_there(folder, replace=replace)  # another process may have been faster
             try:
                 _save_version(graph, folder)
             except BaseException:
@@ -314,12 +320,14 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
             file=folder,
             fix="import the graph again",
         ) from None
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise _damaged(path, f"the manifest cannot be read ({error})") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise _damaged(path, "this is not the manifest of an Evergraph graph")
     found = manifest.get("format_version")
-    if not isinstance(found, int) or found > FORMAT_VERSION:
+    if not isinstance(found, int) or found < 1:
+        raise _damaged(path, "the manifest names no version of the format")
+    if found > FORMAT_VERSION:
         raise DamagedGraphError(
             f"the graph has format version {found}, newer than {FORMAT_VERSION}, the newest known here",
             file=path,
@@ -339,7 +347,7 @@ def _map_arrays(folder: Path, manifest: Mapping[str, Any]) -> _Arrays:
         try:
             # A map of nothing is refused by the system, so empty arrays are read.
             mapped = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (ValueError, OSError, EOFError) as error:
+        except Exception as error:  # a damaged header breaks numpy's parser in more ways than it documents
             raise _damaged(path, f"this is no array ({error})") from error
         # A plain view: the memmap subclass makes every later operation slower.
         arrays[name] = mapped.view(np.ndarray)

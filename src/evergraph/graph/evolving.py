@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -228,10 +228,6 @@ class EvolvingGraph:
         from evergraph.graph.change import remove
 
         return remove(self, vertices, edges)
-
-    def with_about(self, **about: str) -> EvolvingGraph:
-        """The same graph with more said about where it came from."""
-        return replace(self, about={**self.about, **about})
 
     def to_pyg(self, **inputs: Any) -> Any:
         """As a PyTorch Geometric ``Data``; see `evergraph.graph.interop.to_pyg`."""

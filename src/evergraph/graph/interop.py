@@ -50,9 +50,8 @@ def to_pyg(window: Window, **inputs: Any) -> Data:
         if sparse.issparse(matrix):
             entries = matrix.tocoo()
             places = torch.from_numpy(np.stack([entries.row, entries.col]).astype(np.int64))
-            data.x = torch.sparse_coo_tensor(
-                places, torch.from_numpy(entries.data), entries.shape, check_invariants=False
-            )
+            values = torch.from_numpy(np.array(entries.data))  # a copy, for the graph's own memory is read-only
+            data.x = torch.sparse_coo_tensor(places, values, entries.shape, check_invariants=False)
         else:
             data.x = torch.from_numpy(np.array(matrix))
     return data
@@ -73,10 +72,11 @@ def from_pyg(data: Data, *, time: str = "time", class_names: Sequence[str] | Non
     """
     if getattr(data, time, None) is None:
         raise InputError(f"the data has no attribute {time!r}", fix="name the attribute that holds the vertices' times")
-    vertices: dict[str, Any] = {"time": np.asarray(getattr(data, time))}
-    own = getattr(data, "ids", None)
-    ids = np.arange(data.num_nodes) if own is None else np.asarray(own)
-    vertices["id"] = ids
+    times, own = np.asarray(getattr(data, time)), getattr(data, "ids", None)
+    # Lists as objects: numpy's own strings would lose a NUL at the end.
+    kind = object if isinstance(own, (list, tuple)) else None
+    ids = np.arange(len(times)) if own is None else np.asarray(own, dtype=kind)
+    vertices: dict[str, Any] = {"id": ids, "time": times}
     if data.y is not None:
         codes = np.asarray(data.y).reshape(-1)
         names = (
@@ -101,8 +101,13 @@ def from_pyg(data: Data, *, time: str = "time", class_names: Sequence[str] | Non
             features = features.detach().cpu().numpy()
     edges = None
     if data.edge_index is not None:
-        source, target = ids[np.asarray(data.edge_index)]
-        edges = {"source": source, "target": target}
+        pairs = np.asarray(data.edge_index)
+        if pairs.size and not 0 <= pairs.min() <= pairs.max() < len(ids):
+            raise InputError(
+                f"edge_index has vertices from {pairs.min()} to {pairs.max()}, but there are {len(ids)}",
+                fix="number the vertices from 0 and give each a time",
+            )
+        edges = {"source": ids[pairs[0]], "target": ids[pairs[1]]}
     return EvolvingGraph.build(vertices, edges, features=features)
 
 
