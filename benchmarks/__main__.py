@@ -17,10 +17,10 @@ BENCHMARKS = ("bench_tdiff", "bench_import", "bench_scale")
 def main() -> None:
     if not DATA.is_dir():
         sys.exit(f"{DATA} is not there: set EVERGRAPH_DATA to the folder that holds dblp-hard and acl.")
+    machine = f"{os.cpu_count()} cores ({_processor()}), Python {platform.python_version()}"
     parts = [
-        "# Benchmarks\n",
-        f"Written by `make bench` on {datetime.date.today():%Y-%m-%d}: {os.cpu_count()} cores ({_processor()}), "
-        f"Python {platform.python_version()}. Ratios come from one run on one machine; times alone mean little.\n",
+        f"# Benchmarks\n\nWritten by `make bench` on {datetime.date.today():%Y-%m-%d}: {machine}.\n",
+        "Ratios come from one run on one machine, which may be shared with others; times alone mean little.\n",
     ]
     for name in BENCHMARKS:
         benchmark = import_module(f"benchmarks.{name}")

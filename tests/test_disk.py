@@ -418,6 +418,8 @@ def test_a_full_disk_at_any_call_leaves_what_was_there(tmp_path: Path, existing:
             assert not folder.exists()
         else:
             assert_is(folder, NEW if outcome == "new" else OLD)
+        if outcome == "old":
+            assert_swept(folder)
         NEW.save(folder, replace=True)
         assert_is(folder, NEW)
         assert_swept(folder)

@@ -51,7 +51,9 @@ def test_commands_of_the_readme_run(tmp_path):
             subprocess.run([*command, "--dry-run"], cwd=ROOT, check=True, capture_output=True)
             continue
         assert command[0] == "evergraph", command
-        done = subprocess.run(command, cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, f"{command}: {done.stderr}"
         ran.append(command[1])
     assert ran.count("inspect") == 3

@@ -111,7 +111,7 @@ def test_a_graph_may_have_no_edges(edges: Any) -> None:
 
 def test_one_vertex_is_a_graph() -> None:
     graph = build({"id": ["only"], "time": [5], "label": [None], "text": ["word"]}, [("only", "only")])
-    assert repr(graph) == "EvolvingGraph(vertices=1, edges=0, classes=0, times=5..5, features=WordCounts)"
+    assert repr(graph) == "EvolvingGraph(vertices=1, edges=0, classes=0, times=5..5, features=words)"
     assert graph.up_to(5).inputs("global").toarray().tolist() == [[1.0]]
     assert (list(graph.labels), len(graph.classes)) == ([None], 0)
 
@@ -337,11 +337,15 @@ def test_ids_of_another_kind_are_joined_as_strings() -> None:
     [
         ({"id": ["a"], "time": [4]}, np.ones((1, 2)), "'a' is in the graph already"),
         ({"id": ["d", "d"], "time": [4, 4]}, np.ones((2, 2)), "'d' stands a second time"),
-        ({"id": ["d"], "time": [4]}, None, "the new vertices have none, the graph's have dense features"),
+        ({"id": ["d"], "time": [4]}, None, "features of the new vertices: none; of the graph: dense"),
         ({"id": ["d"], "time": [4]}, np.ones((1, 3)), "the new vertices have 3 features, the graph 2"),
         ({"id": ["d"], "time": [4]}, np.ones((2, 2)), "2 rows of features for 1 vertices"),
-        ({"id": ["d"], "time": [4], "text": ["t"]}, None, "the new vertices have text"),
-        ({"id": ["d"], "time": [4]}, sparse.eye_array(1, 2), "the new vertices have sparse features"),
+        ({"id": ["d"], "time": [4], "text": ["t"]}, None, "features of the new vertices: words; of the graph: dense"),
+        (
+            {"id": ["d"], "time": [4]},
+            sparse.eye_array(1, 2),
+            "features of the new vertices: sparse; of the graph: dense",
+        ),
         ({"id": ["d"], "time": ["2004-01-01"]}, np.ones((1, 2)), "the times are dates, but the graph counts"),
         ({"id": ["d"], "time": [2 + MAX_SPAN]}, np.ones((1, 2)), f"time {2 + MAX_SPAN} is far from the others"),
         ({"id": [], "time": []}, np.ones((0, 2)), "there are no vertices"),
@@ -359,9 +363,12 @@ def test_sparse_features_are_appended_column_by_column() -> None:
     more = graph.append({"id": ["d"], "time": [0]}, features=sparse.csr_array([[0, 5.0, 6]]))
     assert list(more.features.columns) == ["p", "q", "r"]
     assert model_of(more).inputs["d"] == {"q": 5, "r": 6}
-    with pytest.raises(InputError, match="the new vertices have 1 features, the graph 3"):
+    wider = graph.append({"id": ["d"], "time": [4]}, features=sparse.csr_array([[7.0, 8]]), feature_names=["s", "q"])
+    assert list(wider.features.columns) == ["p", "q", "r", "s"]
+    assert model_of(wider).inputs["d"] == {"s": 7, "q": 8}
+    with pytest.raises(InputError, match="3 column names for 1 feature columns"):
         graph.append({"id": ["d"], "time": [4]}, features=sparse.eye_array(1))
-    with pytest.raises(InputError, match="sparse features, the graph's have text"):
+    with pytest.raises(InputError, match="features of the new vertices: sparse; of the graph: words"):
         build(abc(text=["t", "", ""])).append({"id": ["d"], "time": [4]}, features=sparse.eye_array(1))
 
 

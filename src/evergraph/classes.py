@@ -81,6 +81,15 @@ class ClassRegistry:
         return name in self._rows
 
 
-def extend_names(names: tuple[str, ...], more: Iterable[str]) -> tuple[str, ...]:
-    """Append the names that are new, in their order, and leave the rows of the others as they are."""
-    return tuple(dict.fromkeys([*names, *more]))
+def extend_names(names: tuple[str, ...], more: Iterable[str]) -> tuple[tuple[str, ...], NDArray[np.int32]]:
+    """Append the names that are new, and tell the row of each of ``more``; a last -1 is the row of no label.
+
+    Examples
+    --------
+    >>> names, rows = extend_names(("KDD", "ICML"), ["WWW", "KDD"])
+    >>> names, rows[[0, 1, -1]].tolist()
+    (('KDD', 'ICML', 'WWW'), [2, 0, -1])
+    """
+    more = tuple(more)
+    row_of = {name: row for row, name in enumerate(dict.fromkeys([*names, *more]))}
+    return tuple(row_of), np.array([*(row_of[name] for name in more), -1], np.int32)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evergraph.graph.evolving import EvolvingGraph
-from evergraph.graph.features import DenseFeatures, WordCounts
+from evergraph.graph.features import kind_of
 
 __all__ = ["Profile", "first_task", "profile"]
 
@@ -121,7 +121,9 @@ def profile(graph: EvolvingGraph) -> Profile:
         vertices=len(graph),
         edges=graph.n_edges,
         classes=int((classes.support > 0).sum()),
-        features=_features(graph),
+        features=kind_of(graph.features)
+        if graph.features is None
+        else f"{graph.features.width:,} {graph.features.kind}",
         label_rate=float(labelled.mean()),
         first_time=graph.first_time,
         last_time=graph.last_time,
@@ -139,11 +141,3 @@ def profile(graph: EvolvingGraph) -> Profile:
         degrees=np.bincount(degree),
         power_law=float(1 + (degree > 0).sum() / logs) if logs > 0 else None,
     )
-
-
-def _features(graph: EvolvingGraph) -> str:
-    features = graph.features
-    if features is None:
-        return "none"
-    kind = "words" if isinstance(features, WordCounts) else "dense" if isinstance(features, DenseFeatures) else "sparse"
-    return f"{features.width:,} {kind}"

@@ -39,8 +39,7 @@ def set_up_logging(quiet: bool) -> None:
     """Say on standard error what the library notes, unless it should be quiet."""
     log = logging.getLogger("evergraph")
     log.setLevel(logging.WARNING if quiet else logging.INFO)
-    if not log.handlers:
-        log.addHandler(logging.StreamHandler())
+    log.handlers = [logging.StreamHandler()]
 
 
 @contextmanager

@@ -26,7 +26,7 @@ def metamath() -> EvolvingGraph:
     Examples
     --------
     >>> metamath()
-    EvolvingGraph(vertices=25729, edges=461874, classes=74, times=1992..2020, features=WordCounts)
+    EvolvingGraph(vertices=25729, edges=461874, classes=74, times=1992..2020, features=words)
     """
     file = read_metamath()
     for array in (file.times, file.codes):

@@ -131,7 +131,7 @@ def read_published(folder: str | Path) -> EvolvingGraph:
     ...     for file, values in {"X": np.eye(3), "y": [1, 0, 1], "t": [1999, 2001, 2000]}.items():
     ...         np.save(folder / f"{file}.npy", values)
     ...     read_published(folder)
-    EvolvingGraph(vertices=3, edges=1, classes=2, times=1999..2001, features=DenseFeatures)
+    EvolvingGraph(vertices=3, edges=1, classes=2, times=1999..2001, features=dense)
     """
     folder = Path(folder)
     features = _features(folder / "X.npy")

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from evergraph.classes import extend_names
 from evergraph.errors import InputError
@@ -26,7 +25,7 @@ from evergraph.graph.columns import (
     vertex_columns,
 )
 from evergraph.graph.evolving import EvolvingGraph
-from evergraph.graph.features import DenseFeatures, Features, SparseFeatures
+from evergraph.graph.features import DenseFeatures, Features, SparseFeatures, kind_of
 from evergraph.graph.ids import Ids
 from evergraph.graph.origin import Origin
 from evergraph.graph.times import TimeAxis, check_span
@@ -67,7 +66,6 @@ def from_columns(
         vertices.axis,
         about,
     )
-
     loops = int((ends[0] == ends[1]).sum())
     if repeated := len(ends[0]) - loops - graph.n_edges:
         log.info("repeated edges dropped: %s", f"{repeated:,}")
@@ -76,13 +74,22 @@ def from_columns(
     return graph
 
 
-def append(graph: EvolvingGraph, vertices: Any, edges: Any, features: Any, drop_dangling: bool) -> EvolvingGraph:
+def append(
+    graph: EvolvingGraph,
+    vertices: Any,
+    edges: Any,
+    features: Any,
+    feature_names: list[str] | None,
+    drop_dangling: bool,
+) -> EvolvingGraph:
     """See `EvolvingGraph.append`."""
     ids, times, codes, names, joined = graph.ids, graph.times, graph.codes, graph.class_names, graph.features
     if vertices is None and features is not None:
         raise InputError("there are features, but no vertices", fix="give the vertices that have these features")
     if vertices is not None:
-        new = _check_vertices(vertices, features, _columns_of(graph.features, features), axis=graph.axis)
+        if feature_names is None and type(graph.features) is SparseFeatures:
+            feature_names = list(graph.features.columns)
+        new = _check_vertices(vertices, features, feature_names, axis=graph.axis)
         known = np.flatnonzero(id_columns.find(graph.ids, id_columns.to_arrow(new.ids)) >= 0)
         if len(known):
             raise InputError(
@@ -90,16 +97,14 @@ def append(graph: EvolvingGraph, vertices: Any, edges: Any, features: Any, drop_
             )
         if type(new.features) is not type(graph.features):
             raise InputError(
-                f"the new vertices have {_kind(new.features)}, the graph's have {_kind(graph.features)}",
+                f"features of the new vertices: {kind_of(new.features)}; of the graph: {kind_of(graph.features)}",
                 fix="give the new vertices the same kind of features",
             )
         ids = id_columns.join(ids, new.ids)
         times = np.concatenate([times, new.times])
         check_span(times, _VERTICES, "time", rows=False)
-        names = extend_names(names, new.class_names)
-        row_of = {name: row for row, name in enumerate(names)}
-        moved = np.array([*(row_of[name] for name in new.class_names), -1], np.int32)
-        codes = np.concatenate([codes, moved[new.codes]])
+        names, rows = extend_names(names, new.class_names)
+        codes = np.concatenate([codes, rows[new.codes]])
         if new.features is not None:
             joined = graph.features.join(new.features)  # type: ignore[union-attr,arg-type]  # same types, see above
     old, added = graph.links.ends(), _ends(ids, _check_edges(edges, graph.axis), drop_dangling)
@@ -118,12 +123,9 @@ def relabel(graph: EvolvingGraph, ids: Iterable[str | int], labels: Iterable[str
     coded = class_column(table.column("label").combine_chunks(), Origin("labels"), "label").dictionary_encode()
     if len(coded) != len(rows):
         raise InputError(f"{len(coded)} labels for {len(rows)} vertices", fix="give one label a vertex")
-    new_names = coded.dictionary.to_pylist()
-    names = extend_names(graph.class_names, new_names)
-    row_of = {name: row for row, name in enumerate(names)}
-    moved = np.array([*(row_of[name] for name in new_names), -1], np.int32)
+    names, row_of = extend_names(graph.class_names, coded.dictionary.to_pylist())
     codes = graph.codes.copy()
-    codes[rows] = moved[coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
+    codes[rows] = row_of[coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
     return replace(graph, codes=_frozen(codes), class_names=names)
 
 
@@ -271,29 +273,12 @@ def _join_times(old: _Ends, added: _Ends, times: NDArray[np.int64]) -> NDArray[n
     return np.concatenate(list(parts))
 
 
-def _columns_of(features: Features | None, more: Any) -> list[str] | None:
-    """Names for the columns of sparse features that come to those of a graph."""
-    if type(features) is not SparseFeatures or not sparse.issparse(more):
-        return None
-    if more.ndim == 2 and more.shape[1] != features.width:
-        raise InputError(
-            f"the new vertices have {more.shape[1]} features, the graph {features.width}", fix="give as many"
-        )
-    return list(features.columns)
-
-
 def _arrays_of(features: Features | None) -> tuple[NDArray[Any], ...]:
     if features is None:
         return ()
     if isinstance(features, DenseFeatures):
         return (features.values,)
     return features.indptr, features.indices, features.data
-
-
-def _kind(features: Features | None) -> str:
-    return {"NoneType": "none", "DenseFeatures": "dense features", "SparseFeatures": "sparse features"}.get(
-        type(features).__name__, "text"
-    )
 
 
 _Array = TypeVar("_Array", bound=NDArray[Any])

@@ -211,19 +211,16 @@ def _column(table: pa.Table, name: str, origin: Origin) -> pa.Array:
         origin.fail(f"there is no column '{name}'", fix=f"name the column that holds it (there are: {present})")
     if table.column_names.count(name) > 1:
         origin.fail(f"there are several columns '{name}'", fix="keep one of them")
-    column = table.column(name)
-    return _without_views(column.combine_chunks() if column.num_chunks != 1 else column.chunk(0))
+    return _plain(table.column(name).combine_chunks())
 
 
-def _without_views(column: pa.Array) -> pa.Array:
-    """String views (polars hands them out), for which Arrow lacks most functions, as plain strings."""
+def _plain(column: pa.Array) -> pa.Array:
+    """A column without dictionaries (pandas' categories) and string views (polars'), of which Arrow can do little."""
     import pyarrow as pa
 
-    if pa.types.is_string_view(column.type):
-        return column.cast(pa.large_string())
-    if pa.types.is_dictionary(column.type) and pa.types.is_string_view(column.type.value_type):
-        return pa.DictionaryArray.from_arrays(column.indices, column.dictionary.cast(pa.large_string()))
-    return column
+    if pa.types.is_dictionary(column.type):
+        column = _plain(column.dictionary).take(column.indices)
+    return column.cast(pa.large_string()) if pa.types.is_string_view(column.type) else column
 
 
 def id_column(table: pa.Table, name: str, origin: Origin) -> pa.Array:
@@ -231,7 +228,7 @@ def id_column(table: pa.Table, name: str, origin: Origin) -> pa.Array:
     import pyarrow as pa
 
     column = _column(table, name, origin)
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    kind = column.type
     if pa.types.is_nested(kind) or pa.types.is_temporal(kind) or pa.types.is_boolean(kind):
         origin.fail(f"a column of {kind} holds no ids", column=name, fix="give strings or whole numbers")
     return column
@@ -241,9 +238,6 @@ def _ids(column: pa.Array, origin: Origin, name: str) -> Ids:
     import pyarrow as pa
 
     kind = column.type
-    if pa.types.is_dictionary(kind):
-        column = column.dictionary_decode()
-        kind = column.type
     if not _is_text(kind) and not pa.types.is_integer(kind):
         origin.fail(f"a column of {kind} holds no ids", column=name, fix="give strings or whole numbers")
     _refuse_gaps(column, origin, name, "a vertex has no id", "give every vertex an id of its own")
@@ -268,9 +262,6 @@ def class_column(column: pa.Array, origin: Origin, name: str) -> pa.Array:
     import pyarrow.compute as pc
 
     kind = column.type
-    if pa.types.is_dictionary(kind):
-        column = column.dictionary_decode()
-        kind = column.type
     if pa.types.is_null(kind):
         return _nulls(len(column))
     if pa.types.is_floating(kind):
@@ -302,9 +293,6 @@ def _text(column: pa.Array, origin: Origin, name: str) -> pa.Array:
     import pyarrow as pa
 
     kind = column.type
-    if pa.types.is_dictionary(kind):
-        column = column.dictionary_decode()
-        kind = column.type
     if not (_is_text(kind) or pa.types.is_null(kind)):
         origin.fail(f"a column of {kind} holds no text", column=name, fix="give strings")
     return column

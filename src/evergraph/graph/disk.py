@@ -27,11 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evergraph.errors import DamagedGraphError, EvergraphError, InputError
-from evergraph.graph.adjacency import Adjacency
+from evergraph.graph.arrays import Arrays, from_arrays, to_arrays
 from evergraph.graph.evolving import EvolvingGraph
-from evergraph.graph.features import DenseFeatures, Features, SparseFeatures, WordCounts
-from evergraph.graph.ids import Ids
-from evergraph.graph.strings import Strings
+from evergraph.graph.features import kind_of
 from evergraph.graph.times import TimeAxis, Unit
 
 FORMAT = "evergraph graph"
@@ -40,69 +38,7 @@ MANIFEST = "manifest.json"
 VERSIONS = "versions"
 _LOCK = ".lock"
 
-_Arrays = dict[str, NDArray[Any]]
 _T = TypeVar("_T")
-
-
-# --- a graph as named arrays -----------------------------------------------------------------------------------------
-
-
-def _to_arrays(graph: EvolvingGraph) -> _Arrays:
-    arrays: _Arrays = {
-        "times": graph.times,
-        "codes": graph.codes,
-        "indptr": graph.links.indptr,
-        "indices": graph.links.indices,
-        **_strings_to_arrays("classes", Strings.of(graph.class_names)),
-    }
-    if graph.links.times is not None:
-        arrays["edge_times"] = graph.links.times
-    if isinstance(graph.ids, Strings):
-        arrays |= _strings_to_arrays("ids", graph.ids)
-    else:
-        arrays["ids"] = graph.ids
-    if isinstance(graph.features, DenseFeatures):
-        arrays["features"] = graph.features.values
-    elif graph.features is not None:
-        rows = graph.features.matrix
-        arrays["features.indptr"] = rows.indptr.astype(np.int64)
-        arrays["features.indices"] = rows.indices.astype(np.int32)
-        arrays["features.data"] = rows.data
-        arrays |= _strings_to_arrays("features.columns", graph.features.columns)
-    return arrays
-
-
-def _strings_to_arrays(name: str, strings: Strings) -> _Arrays:
-    packed = strings.packed()
-    return {f"{name}.bytes": packed.data, f"{name}.offsets": packed.offsets}
-
-
-def _features_from_arrays(kind: str, arrays: _Arrays) -> Features | None:
-    if kind == "none":
-        return None
-    if kind == "dense":
-        return DenseFeatures(arrays["features"])
-    parts = [arrays[f"features.{part}"] for part in ("indptr", "indices", "data")]
-    return _SPARSE_KINDS[kind](*parts, _strings_from_arrays("features.columns", arrays))
-
-
-def _strings_from_arrays(name: str, arrays: _Arrays) -> Strings:
-    return Strings(arrays[f"{name}.bytes"], arrays[f"{name}.offsets"])
-
-
-_SPARSE_KINDS: dict[str, Any] = {"sparse": SparseFeatures, "words": WordCounts}
-
-
-def features_kind(features: Features | None) -> str:
-    """``none``, ``dense``, ``sparse`` or ``words``."""
-    if features is None:
-        return "none"
-    if isinstance(features, DenseFeatures):
-        return "dense"
-    return "words" if isinstance(features, WordCounts) else "sparse"
-
-
-# --- saving ----------------------------------------------------------------------------------------------------------
 
 
 def check_destination(folder: Path, *, replace: bool) -> None:
@@ -157,7 +93,7 @@ def _save_version(graph: EvolvingGraph, folder: Path) -> None:
     version, staged = versions / f"{number:06d}", folder / f"{MANIFEST}.new"
     try:
         version.mkdir()
-        entries = {name: _write_array(version / f"{name}.npy", array) for name, array in _to_arrays(graph).items()}
+        entries = {name: _write_array(version / f"{name}.npy", array) for name, array in to_arrays(graph).items()}
         _sync_folder(version)
         _sync_folder(versions)
         manifest = {
@@ -168,7 +104,7 @@ def _save_version(graph: EvolvingGraph, folder: Path) -> None:
             "edges": graph.n_edges,
             "classes": len(graph.class_names),
             "time": {"unit": graph.axis.unit, "step": graph.axis.step},
-            "features": features_kind(graph.features),
+            "features": kind_of(graph.features),
             "about": dict(graph.about),
             "arrays": entries,
         }
@@ -177,10 +113,13 @@ def _save_version(graph: EvolvingGraph, folder: Path) -> None:
             file.flush()
             os.fsync(file.fileno())
     except BaseException:
-        shutil.rmtree(version, ignore_errors=True)
-        staged.unlink(missing_ok=True)
+        _discard(version, staged)
         raise
-    staged.replace(folder / MANIFEST)  # the commit point
+    try:
+        staged.replace(folder / MANIFEST)  # the commit point
+    except OSError:  # and nothing else: after an interrupt the new version may be the one in force
+        _discard(version, staged)
+        raise
     try:
         _sync_folder(folder)
     except OSError as error:
@@ -191,6 +130,11 @@ def _save_version(graph: EvolvingGraph, folder: Path) -> None:
         for entry in versions.iterdir():
             if entry != version and entry.name.isdecimal():
                 shutil.rmtree(entry, ignore_errors=True)
+
+
+def _discard(version: Path, staged: Path) -> None:
+    shutil.rmtree(version, ignore_errors=True)
+    staged.unlink(missing_ok=True)
 
 
 class _HashingFile:
@@ -239,28 +183,16 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
 
 
-# --- opening ---------------------------------------------------------------------------------------------------------
-
-
 def open_graph(folder: Path) -> EvolvingGraph:
     """Open the version in force as memory maps; checks that all is there and has its size."""
     manifest, arrays = _read_in_force(folder, _map_arrays)
     try:
-        ids: Ids = arrays["ids"] if "ids" in arrays else _strings_from_arrays("ids", arrays)
-        graph = EvolvingGraph(
-            ids,
-            arrays["times"],
-            arrays["codes"],
-            tuple(_strings_from_arrays("classes", arrays)),
-            Adjacency(arrays["indptr"], arrays["indices"], arrays.get("edge_times")),
-            _features_from_arrays(manifest["features"], arrays),
-            TimeAxis(manifest["time"]["unit"], int(manifest["time"]["step"])),
-            dict(manifest["about"]),
-        )
+        axis = TimeAxis(manifest["time"]["unit"], int(manifest["time"]["step"]))
+        graph = from_arrays(arrays, manifest["features"], axis, dict(manifest["about"]))
         consistent = (
             (len(graph), graph.n_edges, len(graph.class_names))
             == (manifest["vertices"], manifest["edges"], manifest["classes"])
-            and len(graph) == len(ids) == len(graph.codes) == len(graph.links.indptr) - 1 > 0
+            and len(graph) == len(graph.ids) == len(graph.codes) == len(graph.links.indptr) - 1 > 0
             and (graph.features is None or len(graph.features) == len(graph))
             and graph.axis.unit in get_args(Unit)
             and graph.axis.step > 0
@@ -339,13 +271,12 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def _map_arrays(folder: Path, manifest: Mapping[str, Any]) -> _Arrays:
-    arrays: _Arrays = {}
+def _map_arrays(folder: Path, manifest: Mapping[str, Any]) -> Arrays:
+    arrays: Arrays = {}
     for name, entry in manifest["arrays"].items():
         path = _array_path(folder, manifest, name)
         _check_size(path, entry)
         try:
-            # A map of nothing is refused by the system, so empty arrays are read.
             mapped = np.load(path, mmap_mode="r", allow_pickle=False)
         except Exception as error:  # a damaged header breaks numpy's parser in more ways than it documents
             raise _damaged(path, f"this is no array ({error})") from error

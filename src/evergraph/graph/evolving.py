@@ -15,7 +15,7 @@ from scipy import sparse
 from evergraph.classes import ClassRegistry
 from evergraph.errors import InputError
 from evergraph.graph.adjacency import Adjacency
-from evergraph.graph.features import Features
+from evergraph.graph.features import Features, kind_of
 from evergraph.graph.ids import Ids
 from evergraph.graph.times import TimeAxis
 from evergraph.graph.window import Window
@@ -144,11 +144,10 @@ class EvolvingGraph:
         return len(self.times)
 
     def __repr__(self) -> str:
-        kind = type(self.features).__name__ if self.features is not None else "none"
         first, last = self.axis.label(self.first_time), self.axis.label(self.last_time)
         return (
             f"EvolvingGraph(vertices={len(self)}, edges={self.n_edges}, classes={len(self.class_names)}, "
-            f"times={first}..{last}, features={kind})"
+            f"times={first}..{last}, features={kind_of(self.features)})"
         )
 
     @property
@@ -207,15 +206,22 @@ class EvolvingGraph:
         return self.window(min(self.first_time, self.axis.period(last)), last)
 
     def append(
-        self, vertices: Any = None, edges: Any = None, *, features: Any = None, drop_dangling: bool = False
+        self,
+        vertices: Any = None,
+        edges: Any = None,
+        *,
+        features: Any = None,
+        feature_names: list[str] | None = None,
+        drop_dangling: bool = False,
     ) -> EvolvingGraph:
         """A new graph with more vertices and edges, given as for `build`; edges may join old vertices too.
 
-        Rows of classes and columns of words keep their places; new ones come last.
+        Rows of classes and columns of words keep their places; new ones come last. So do sparse features by their
+        names; without names they are the columns that the graph has.
         """
         from evergraph.graph.change import append
 
-        return append(self, vertices, edges, features, drop_dangling)
+        return append(self, vertices, edges, features, feature_names, drop_dangling)
 
     def relabel(self, ids: Iterable[str | int], labels: Iterable[str | None]) -> EvolvingGraph:
         """A new graph in which these vertices have these class names (None for no label)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ __all__ = ["DenseFeatures", "Features", "SparseFeatures", "WordCounts"]
 @dataclass(frozen=True, eq=False)
 class DenseFeatures:
     """One float32 vector a vertex, such as an embedding."""
+
+    kind: ClassVar = "dense"
 
     values: NDArray[np.float32]
 
@@ -48,6 +50,8 @@ class DenseFeatures:
 @dataclass(frozen=True, eq=False)
 class SparseFeatures:
     """Named float32 columns in compressed sparse rows. Columns are only ever appended, so they keep their places."""
+
+    kind: ClassVar = "sparse"
 
     indptr: NDArray[np.int64]
     indices: NDArray[np.int32]
@@ -125,5 +129,12 @@ class SparseFeatures:
 class WordCounts(SparseFeatures):
     """How often each word of the vocabulary stands in each vertex's text; `evergraph.graph.words` weighs them."""
 
+    kind: ClassVar = "words"
+
 
 Features = DenseFeatures | SparseFeatures | WordCounts
+
+
+def kind_of(features: Features | None) -> str:
+    """``dense``, ``sparse``, ``words`` or ``none``."""
+    return "none" if features is None else features.kind

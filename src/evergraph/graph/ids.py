@@ -31,8 +31,6 @@ def find(ids: Ids, wanted: pa.Array) -> NDArray[np.int64]:
     import pyarrow.compute as pc
 
     known = to_arrow(ids)
-    if pa.types.is_dictionary(wanted.type):
-        wanted = wanted.dictionary_decode()
     if isinstance(ids, Strings):
         wanted = _written(wanted)
     elif pa.types.is_integer(wanted.type) and not pa.types.is_uint64(wanted.type):

@@ -142,9 +142,6 @@ def _numbers_or_days(column: pa.Array, origin: Origin, name: str) -> tuple[NDArr
     import pyarrow.compute as pc
 
     kind = column.type
-    if pa.types.is_dictionary(kind):
-        column = column.dictionary_decode()
-        kind = column.type
     if column.null_count:
         _refuse(column, pc.is_null(column), origin, name)
     if pa.types.is_temporal(kind) and not (pa.types.is_time(kind) or pa.types.is_duration(kind)):

@@ -1,0 +1,81 @@
+"""A graph as named arrays, and back: what the folder on disk holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evergraph.graph.adjacency import Adjacency
+from evergraph.graph.evolving import EvolvingGraph
+from evergraph.graph.features import DenseFeatures, Features, SparseFeatures, WordCounts
+from evergraph.graph.strings import Strings
+from evergraph.graph.times import TimeAxis
+
+Arrays = dict[str, NDArray[Any]]
+
+_SPARSE_KINDS = {kind.kind: kind for kind in (SparseFeatures, WordCounts)}
+
+
+def to_arrays(graph: EvolvingGraph) -> Arrays:
+    """All arrays of a graph by name."""
+    arrays: Arrays = {
+        "times": graph.times,
+        "codes": graph.codes,
+        "indptr": graph.links.indptr,
+        "indices": graph.links.indices,
+        **_from_strings("classes", Strings.of(graph.class_names)),
+    }
+    if graph.links.times is not None:
+        arrays["edge_times"] = graph.links.times
+    if isinstance(graph.ids, Strings):
+        arrays |= _from_strings("ids", graph.ids)
+    else:
+        arrays["ids"] = graph.ids
+    if isinstance(graph.features, DenseFeatures):
+        arrays["features"] = graph.features.values
+    elif graph.features is not None:
+        rows = graph.features.matrix
+        arrays["features.indptr"] = rows.indptr.astype(np.int64)
+        arrays["features.indices"] = rows.indices.astype(np.int32)
+        arrays["features.data"] = rows.data
+        arrays |= _from_strings("features.columns", graph.features.columns)
+    return arrays
+
+
+def from_arrays(arrays: Arrays, features: str, axis: TimeAxis, about: Mapping[str, str]) -> EvolvingGraph:
+    """The graph of these arrays, whose features are of this kind."""
+    return EvolvingGraph(
+        arrays["ids"] if "ids" in arrays else _to_strings("ids", arrays),
+        arrays["times"],
+        arrays["codes"],
+        tuple(_to_strings("classes", arrays)),
+        Adjacency(arrays["indptr"], arrays["indices"], arrays.get("edge_times")),
+        _to_features(features, arrays),
+        axis,
+        about,
+    )
+
+
+def _to_features(kind: str, arrays: Arrays) -> Features | None:
+    if kind == "none":
+        return None
+    if kind == DenseFeatures.kind:
+        return DenseFeatures(arrays["features"])
+    return _SPARSE_KINDS[kind](
+        arrays["features.indptr"],
+        arrays["features.indices"],
+        arrays["features.data"],
+        _to_strings("features.columns", arrays),
+    )
+
+
+def _from_strings(name: str, strings: Strings) -> Arrays:
+    packed = strings.packed()
+    return {f"{name}.bytes": packed.data, f"{name}.offsets": packed.offsets}
+
+
+def _to_strings(name: str, arrays: Arrays) -> Strings:
+    return Strings(arrays[f"{name}.bytes"], arrays[f"{name}.offsets"])
