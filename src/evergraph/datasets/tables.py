@@ -77,8 +77,7 @@ def read_tables(
     named = {"id": id, "time": time, "label": label, "text": text}
     _check_names(table, named, {"label": ", or leave labels out with --no-label"})
     used = [column for column in named.values() if column is not None]
-    if ignored := [name for name in table.names if name not in (*used, *wanted)]:
-        log.info("%s: columns not used: %s", table.path, ", ".join(ignored))
+    ignored = [name for name in table.names if name not in (*used, *wanted)]
     columns = table.read(used, wanted)
     checked = vertex_columns(
         columns,
@@ -100,7 +99,10 @@ def read_tables(
         columns = table.read([column for column in named.values() if column is not None])
         links = edge_columns(columns, table.origin, checked.axis, source=source, target=target, time=edge_time)
     about = {"source": "tables", "vertices": Path(vertices).name, "edges": Path(edges).name if edges else "none"}
-    return EvolvingGraph.from_columns(checked, links, drop_dangling=drop_dangling, about=about)
+    graph = EvolvingGraph.from_columns(checked, links, drop_dangling=drop_dangling, about=about)
+    if ignored:
+        log.info("%s: columns not used: %s", vertices, ", ".join(ignored))
+    return graph
 
 
 def _check_names(table: TableFile, named: dict[str, str | None], hints: dict[str, str]) -> None:
