@@ -372,6 +372,15 @@ def test_sparse_features_are_appended_column_by_column() -> None:
         build(abc(text=["t", "", ""])).append({"id": ["d"], "time": [4]}, features=sparse.eye_array(1))
 
 
+def test_sparse_features_with_names_bring_new_columns() -> None:
+    graph = build(abc(), features=sparse.csr_array(np.eye(3)), feature_names=["p", "q", "r"])
+    more = graph.append({"id": ["d"], "time": [0]}, features=sparse.csr_array([[7, 8.0]]), feature_names=["s", "q"])
+    assert list(more.features.columns) == ["p", "q", "r", "s"]
+    assert model_of(more).inputs == {"d": {"q": 8, "s": 7}, "a": {"p": 1}, "b": {"q": 1}, "c": {"r": 1}}
+    with pytest.raises(InputError, match="not all different strings"):
+        graph.append({"id": ["d"], "time": [4]}, features=sparse.csr_array([[7, 8.0]]), feature_names=["s", "s"])
+
+
 def test_joining_sparse_features_leaves_both_parts_as_they_were() -> None:
     left = SparseFeatures.of(sparse.csr_array([[1.0, 2]]), Strings.of(["p", "q"]))
     right = SparseFeatures.of(sparse.csr_array([[3.0, 4, 5]]), Strings.of(["new", "q", "p"]))
