@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from evergraph.cli import main
+
 # The same examples every time: a test that fails here fails everywhere.
 settings.register_profile("evergraph", derandomize=True, deadline=None, database=None, max_examples=50)
 settings.load_profile("evergraph")
@@ -24,3 +26,17 @@ def shared_data() -> Callable[[str], Path]:
         return root / name
 
     return folder
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Run the command ``evergraph`` in this process; returns exit code, standard output and standard error."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["evergraph", *map(str, arguments)])
+        with pytest.raises(SystemExit) as leaving:
+            main()
+        out, err = capsys.readouterr()
+        return int(leaving.value.code or 0), out, err
+
+    return run

@@ -5,18 +5,8 @@ import json
 
 import pytest
 
-from evergraph.cli import main
-
 VERTICES = "id,time,label,text\na,2001,KDD,some words\nb,2002,ICML,more words\nc,2003,,\n"
 EDGES = "source,target\na,b\nb,c\n"
-
-
-def run(monkeypatch, capsys, *arguments):
-    monkeypatch.setattr("sys.argv", ["evergraph", *map(str, arguments)])
-    with pytest.raises(SystemExit) as leaving:
-        main()
-    out, err = capsys.readouterr()
-    return leaving.value.code or 0, out, err
 
 
 def b(text):
@@ -91,13 +81,13 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_bad_tables(tmp_path, monkeypatch, capsys, name):
+def test_bad_tables(tmp_path, monkeypatch, name, command):
     vertices, edges, more, says = CASES[name]
     (tmp_path / "v.csv").write_bytes(b(vertices))
     (tmp_path / "e.csv").write_bytes(b(edges))
     monkeypatch.chdir(tmp_path)
     arguments = ("import", "tables", "--vertices", "v.csv", "--edges", "e.csv", "--out", "graph", *more)
-    code, out, err = run(monkeypatch, capsys, *arguments)
+    code, out, err = command(*arguments)
     assert "Traceback" not in err
     if not says:
         assert code == 0, err
@@ -127,7 +117,7 @@ FILES = {
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("side", ["vertices", "edges"])
-def test_bad_files(tmp_path, monkeypatch, capsys, name, side):
+def test_bad_files(tmp_path, monkeypatch, name, side, command):
     file, content, says = FILES[name]
     monkeypatch.chdir(tmp_path)
     if content == "folder":
@@ -137,9 +127,7 @@ def test_bad_files(tmp_path, monkeypatch, capsys, name, side):
     (tmp_path / "good-vertices.csv").write_text(VERTICES)
     (tmp_path / "good-edges.csv").write_text(EDGES)
     paths = {"vertices": "good-vertices.csv", "edges": "good-edges.csv"} | {side: file}
-    code, _, err = run(
-        monkeypatch,
-        capsys,
+    code, _, err = command(
         *("import", "tables", "--vertices", paths["vertices"], "--edges", paths["edges"], "--out", "graph"),
     )
     assert code == 2, err
@@ -149,7 +137,7 @@ def test_bad_files(tmp_path, monkeypatch, capsys, name, side):
         assert part in err, err
 
 
-def test_drop_dangling_goes_on(tmp_path, monkeypatch, capsys):
+def test_drop_dangling_goes_on(tmp_path, monkeypatch, command):
     (tmp_path / "v.csv").write_text(VERTICES)
     (tmp_path / "e.csv").write_text(EDGES + "c,z\n")
     monkeypatch.chdir(tmp_path)
@@ -165,39 +153,39 @@ def test_drop_dangling_goes_on(tmp_path, monkeypatch, capsys):
         "--drop-dangling",
         "--json",
     )
-    code, out, _ = run(monkeypatch, capsys, *arguments)
+    code, out, _ = command(*arguments)
     assert code == 0
     assert json.loads(out)["edges"] == 2
 
 
-def test_an_existing_graph_is_kept_unless_replace_is_said(tmp_path, monkeypatch, capsys):
+def test_an_existing_graph_is_kept_unless_replace_is_said(tmp_path, monkeypatch, command):
     (tmp_path / "v.csv").write_text(VERTICES)
     (tmp_path / "e.csv").write_text(EDGES)
     monkeypatch.chdir(tmp_path)
     arguments = ("import", "tables", "--vertices", "v.csv", "--edges", "e.csv", "--out", "graph", "--quiet")
-    assert run(monkeypatch, capsys, *arguments) == (0, "", "")
+    assert command(*arguments) == (0, "", "")
     before = (tmp_path / "graph" / "manifest.json").read_bytes()
-    code, _, err = run(monkeypatch, capsys, *arguments)
+    code, _, err = command(*arguments)
     assert code == 2
     assert "--replace" in err
     # A failing import does not touch what is there, even when it may replace it.
     (tmp_path / "v.csv").write_text(VERTICES.replace("2002", "soon"))
-    code, _, err = run(monkeypatch, capsys, *arguments, "--replace")
+    code, _, err = command(*arguments, "--replace")
     assert code == 2
     assert (tmp_path / "graph" / "manifest.json").read_bytes() == before
     (tmp_path / "v.csv").write_text(VERTICES + "d,2004,KDD,x\n")
-    assert run(monkeypatch, capsys, *arguments, "--replace")[0] == 0
-    assert json.loads(run(monkeypatch, capsys, "inspect", "graph", "--json")[1])["vertices"] == 4
+    assert command(*arguments, "--replace")[0] == 0
+    assert json.loads(command("inspect", "graph", "--json")[1])["vertices"] == 4
 
 
 @pytest.mark.parametrize(
     "damage", ["no manifest", "garbled manifest", "truncated array", "missing array", "newer format"]
 )
-def test_damaged_graph_folder(tmp_path, monkeypatch, capsys, damage):
+def test_damaged_graph_folder(tmp_path, monkeypatch, damage, command):
     (tmp_path / "v.csv").write_text(VERTICES)
     (tmp_path / "e.csv").write_text(EDGES)
     monkeypatch.chdir(tmp_path)
-    run(monkeypatch, capsys, "import", "tables", "--vertices", "v.csv", "--edges", "e.csv", "--out", "graph", "--quiet")
+    command("import", "tables", "--vertices", "v.csv", "--edges", "e.csv", "--out", "graph", "--quiet")
     manifest, array = tmp_path / "graph/manifest.json", next((tmp_path / "graph/versions").rglob("times.npy"))
     if damage == "no manifest":
         manifest.unlink()
@@ -209,7 +197,7 @@ def test_damaged_graph_folder(tmp_path, monkeypatch, capsys, damage):
         array.unlink()
     else:
         manifest.write_text(manifest.read_text().replace('"format_version": 1', '"format_version": 99'))
-    code, out, err = run(monkeypatch, capsys, "inspect", "graph")
+    code, out, err = command("inspect", "graph")
     assert code == 2
     assert out == ""
     assert "graph" in err
@@ -217,27 +205,27 @@ def test_damaged_graph_folder(tmp_path, monkeypatch, capsys, damage):
     assert "To fix it: " in err
 
 
-def test_verify_finds_a_flipped_byte(tmp_path, monkeypatch, capsys):
+def test_verify_finds_a_flipped_byte(tmp_path, monkeypatch, command):
     (tmp_path / "v.csv").write_text(VERTICES)
     (tmp_path / "e.csv").write_text(EDGES)
     monkeypatch.chdir(tmp_path)
-    run(monkeypatch, capsys, "import", "tables", "--vertices", "v.csv", "--edges", "e.csv", "--out", "graph", "--quiet")
-    code, out, _ = run(monkeypatch, capsys, "inspect", "graph", "--verify")
+    command("import", "tables", "--vertices", "v.csv", "--edges", "e.csv", "--out", "graph", "--quiet")
+    code, out, _ = command("inspect", "graph", "--verify")
     assert code == 0
     assert "Every byte is as it was saved." in out
     array = next((tmp_path / "graph/versions").rglob("codes.npy"))
     data = bytearray(array.read_bytes())
     data[-1] ^= 1
     array.write_bytes(data)
-    assert run(monkeypatch, capsys, "inspect", "graph", "--quiet")[0] == 0
-    code, _, err = run(monkeypatch, capsys, "inspect", "graph", "--verify")
+    assert command("inspect", "graph", "--quiet")[0] == 0
+    code, _, err = command("inspect", "graph", "--verify")
     assert code == 2
     assert "codes.npy" in err
 
 
-def test_unknown_graph(tmp_path, monkeypatch, capsys):
+def test_unknown_graph(tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
-    code, _, err = run(monkeypatch, capsys, "inspect", "nowhere")
+    code, _, err = command("inspect", "nowhere")
     assert code == 2
     assert "nowhere" in err
     assert "metamath" in err

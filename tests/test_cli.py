@@ -12,7 +12,6 @@ import pytest
 
 from evergraph import EvolvingGraph
 from evergraph.analysis import tdiff
-from evergraph.cli import main
 from evergraph.datasets import synthetic
 
 EVERGRAPH = [sys.executable, "-c", "from evergraph.cli import main; main()"]
@@ -22,16 +21,8 @@ def evergraph(*arguments, **options):
     return subprocess.run([*EVERGRAPH, *map(str, arguments)], capture_output=True, text=True, check=False, **options)
 
 
-def run(monkeypatch, capsys, *arguments):
-    monkeypatch.setattr("sys.argv", ["evergraph", *map(str, arguments)])
-    with pytest.raises(SystemExit) as leaving:
-        main()
-    out, err = capsys.readouterr()
-    return leaving.value.code or 0, out, err
-
-
-def test_inspect_json_has_what_scripts_need(monkeypatch, capsys):
-    code, out, err = run(monkeypatch, capsys, "inspect", "metamath", "--json")
+def test_inspect_json_has_what_scripts_need(command):
+    code, out, err = command("inspect", "metamath", "--json")
     assert (code, err) == (0, "")
     found = json.loads(out)
     assert found["vertices"] == 25_729
@@ -45,21 +36,21 @@ def test_inspect_json_has_what_scripts_need(monkeypatch, capsys):
     assert found["pairs"] > found["edges"]
 
 
-def test_inspect_k_changes_the_pairs(tmp_path, monkeypatch, capsys):
+def test_inspect_k_changes_the_pairs(tmp_path, command):
     graph = synthetic(vertices=300, seed=1)
     graph.save(tmp_path / "g")
     for k in (1, 3):
-        found = json.loads(run(monkeypatch, capsys, "inspect", tmp_path / "g", "-k", k, "--json")[1])
+        found = json.loads(command("inspect", tmp_path / "g", "-k", k, "--json")[1])
         exact = tdiff(graph, k)
         assert found["pairs"] == exact.pairs
         assert found["history"] == {str(level): size for level, size in exact.history_sizes().items()}
-    sampled = json.loads(run(monkeypatch, capsys, "inspect", tmp_path / "g", "--sample", 100, "--json")[1])
+    sampled = json.loads(command("inspect", tmp_path / "g", "--sample", 100, "--json")[1])
     assert 0 < sampled["error"] < 1
 
 
-def test_inspect_for_people_fits_eighty_columns(monkeypatch, capsys):
+def test_inspect_for_people_fits_eighty_columns(monkeypatch, command):
     monkeypatch.setenv("COLUMNS", "80")
-    code, out, _ = run(monkeypatch, capsys, "inspect", "synthetic")
+    code, out, _ = command("inspect", "synthetic")
     assert code == 0
     assert "history size" in out
     assert max(map(len, out.splitlines())) <= 80
@@ -75,24 +66,24 @@ def test_inspect_for_people_fits_eighty_columns(monkeypatch, capsys):
     ],
 )
 @pytest.mark.parametrize("edges", [None, [("a", "b")]])
-def test_inspect_of_graphs_that_lack_something(tmp_path, monkeypatch, capsys, vertices, edges):
+def test_inspect_of_graphs_that_lack_something(tmp_path, vertices, edges, command):
     if edges and len(vertices["id"]) < 2:
         edges = None
     EvolvingGraph.build(vertices, edges, every="month" if isinstance(vertices["time"][0], str) else None).save(
         tmp_path / "g"
     )
-    code, out, err = run(monkeypatch, capsys, "inspect", tmp_path / "g", "--figures", tmp_path / "figures")
+    code, out, err = command("inspect", tmp_path / "g", "--figures", tmp_path / "figures")
     assert code == 0, err
     assert "vertices" in out
-    found = json.loads(run(monkeypatch, capsys, "inspect", tmp_path / "g", "--json")[1])
+    found = json.loads(command("inspect", tmp_path / "g", "--json")[1])
     assert (found["history"] is None) == (found["pairs"] == 0)
 
 
-def test_figures_are_drawn_and_repeat_byte_for_byte(tmp_path, monkeypatch, capsys):
+def test_figures_are_drawn_and_repeat_byte_for_byte(tmp_path, monkeypatch, command):
     for folder in (tmp_path / "one", tmp_path / "two"):
         folder.mkdir()
         monkeypatch.chdir(folder)
-        assert run(monkeypatch, capsys, "inspect", "synthetic", "--figures", "drawn")[0] == 0
+        assert command("inspect", "synthetic", "--figures", "drawn")[0] == 0
     drawn = tmp_path / "one" / "drawn"
     names = {"time_differences", "drift", "distributions", "unseen"}
     assert {path.name for path in drawn.iterdir()} == {f"{name}.{kind}" for name in names for kind in ("png", "svg")}
@@ -100,22 +91,20 @@ def test_figures_are_drawn_and_repeat_byte_for_byte(tmp_path, monkeypatch, capsy
         assert path.read_bytes() == (tmp_path / "two" / "drawn" / path.name).read_bytes()
 
 
-def test_quiet_is_quiet(tmp_path, monkeypatch, capsys):
-    assert run(monkeypatch, capsys, "inspect", "synthetic", "--quiet") == (0, "", "")
+def test_quiet_is_quiet(tmp_path, command):
+    assert command("inspect", "synthetic", "--quiet") == (0, "", "")
 
 
-def test_records_and_planetoid_and_published_can_be_imported(tmp_path, monkeypatch, capsys, shared_data):
+def test_records_and_planetoid_and_published_can_be_imported(tmp_path, shared_data, command):
     path = tmp_path / "r.jsonl"
     path.write_text('{"id": "a", "year": 2000, "venue": "KDD", "references": ["b"]}\n{"id": "b", "year": 1999}\n')
-    code, out, _ = run(
-        monkeypatch, capsys, "import", "records", path, "--edges", "citations", "--out", tmp_path / "r", "--json"
-    )
+    code, out, _ = command("import", "records", path, "--edges", "citations", "--out", tmp_path / "r", "--json")
     assert (code, json.loads(out)["edges"]) == (0, 1)
     folder = shared_data("planetoid")
     arguments = ("import", "planetoid", folder, "--name", "citeseer", "--split", "B", "--out", tmp_path / "p", "--json")
-    code, out, _ = run(monkeypatch, capsys, *arguments)
+    code, out, _ = command(*arguments)
     assert (code, json.loads(out)["vertices"]) == (0, 3327)
-    code, _, err = run(monkeypatch, capsys, "import", "published", "no-such-name", "--out", tmp_path / "z")
+    code, _, err = command("import", "published", "no-such-name", "--out", tmp_path / "z")
     assert code == 2
     assert "dblp-easy" in err
 
@@ -123,8 +112,8 @@ def test_records_and_planetoid_and_published_can_be_imported(tmp_path, monkeypat
 @pytest.mark.parametrize(
     "arguments", [("inspect",), ("import", "tables"), ("nonsense",), ("inspect", "metamath", "-k", "0")]
 )
-def test_wrong_usage_is_bad_input(monkeypatch, capsys, arguments):
-    code, _, err = run(monkeypatch, capsys, *arguments)
+def test_wrong_usage_is_bad_input(arguments, command):
+    code, _, err = command(*arguments)
     assert code == 2
     assert "Traceback" not in err
 

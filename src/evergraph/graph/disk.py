@@ -55,7 +55,11 @@ def _is_there(folder: Path, *, replace: bool) -> bool:
     """Whether there is a graph already, which it takes ``replace`` to save over."""
     there = (folder / MANIFEST).exists()
     if there and not replace:
-        raise InputError("there is a graph already", file=folder, fix="choose another folder, or say --replace")
+        raise InputError(
+            "there is a graph already",
+            file=folder,
+            fix="choose another folder, or say so with replace=True (--replace)",
+        )
     return there
 
 

@@ -193,7 +193,7 @@ class EvolvingGraph:
     def window(self, first: int | str, last: int | str) -> Window:
         """View of the vertices with times from ``first`` to ``last``, both included, and of the edges among them.
 
-        Times are periods of the `axis`, or, for dates, strings such as ``"2004-03"``.
+        Numbers are periods of the `axis`, as in `times`; strings are times as a person writes them (``"2004-03"``).
         """
         low, high = self.axis.period(first), self.axis.period(last)
         if high < low:
@@ -218,6 +218,9 @@ class EvolvingGraph:
 
         Rows of classes and columns of words keep their places; new ones come last. So do sparse features by their
         names; without names they are the columns that the graph has.
+
+        An edge between old vertices that became known only now should have its time: without one it counts as old as
+        its younger end, and windows of the past will show it.
         """
         from evergraph.graph.change import append
 

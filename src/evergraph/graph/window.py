@@ -71,7 +71,7 @@ class Window:
         """The edges among the window's vertices, numbered from the window's first vertex."""
         return self.graph.links.part(self.rows, self.last)
 
-    @cached_property
+    @property
     def adjacency(self) -> sparse.csr_array:
         """The edges as a symmetric scipy matrix."""
         return self.links.matrix()

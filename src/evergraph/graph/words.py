@@ -65,6 +65,5 @@ def tfidf(counts: WordCounts, part: slice, known: slice, *, min_df: int = 1) -> 
     )
     matrix.eliminate_zeros()
     norms = np.sqrt(np.add.reduceat(np.append(matrix.data**2, np.float32(0)), matrix.indptr[:-1]))
-    norms[np.diff(matrix.indptr) == 0] = 1
     matrix.data /= np.repeat(norms, np.diff(matrix.indptr))
     return matrix
