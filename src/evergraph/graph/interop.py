@@ -70,6 +70,8 @@ def from_pyg(data: Data, *, time: str = "time", class_names: Sequence[str] | Non
     class_names
         Names of the classes 0, 1, …; by default ``data.class_names``, else the numbers as strings.
     """
+    import torch
+
     if getattr(data, time, None) is None:
         raise InputError(f"the data has no attribute {time!r}", fix="name the attribute that holds the vertices' times")
     times, own = np.asarray(getattr(data, time)), getattr(data, "ids", None)
@@ -93,7 +95,7 @@ def from_pyg(data: Data, *, time: str = "time", class_names: Sequence[str] | Non
     features = None
     if data.x is not None:
         features = data.x
-        if features.layout != _dense_layout():
+        if features.layout is not torch.strided:
             coo = features.to_sparse_coo().coalesce()
             entries = (coo.values().numpy(), coo.indices().numpy())
             features = sparse.coo_array(entries, shape=tuple(coo.shape))
@@ -109,12 +111,6 @@ def from_pyg(data: Data, *, time: str = "time", class_names: Sequence[str] | Non
             )
         edges = {"source": ids[pairs[0]], "target": ids[pairs[1]]}
     return EvolvingGraph.build(vertices, edges, features=features)
-
-
-def _dense_layout() -> Any:
-    import torch
-
-    return torch.strided
 
 
 def to_networkx(window: Window) -> networkx.Graph:
