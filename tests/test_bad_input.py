@@ -64,6 +64,24 @@ CASES = {
         (),
         ["v.csv", "row 1 (line 2)", "5 cells", "quotes"],
     ),
+    "unclosed quote": (replaced("some words", '"some words'), EDGES, (), ["v.csv", "row 1 (line 2)", "not closed"]),
+    "two stray quotes": (
+        replaced("some words", '"some words').replace("c,2003,,", 'c,2003,,"x'),
+        EDGES,
+        (),
+        ["v.csv", "row 1 (line 2)", "not closed"],
+    ),
+    "unclosed quote in edges": (
+        VERTICES,
+        'source,target\na,b\nb,"c\na,c\n',
+        (),
+        ["e.csv", "row 2 (line 3)", "not closed"],
+    ),
+    "semicolons": (VERTICES.replace(",", ";"), EDGES, (), ["v.csv", "separated by ';'", "commas"]),
+    "tabs": (VERTICES, EDGES.replace(",", "\t"), (), ["e.csv", "separated by tabs", ".tsv"]),
+    "gzip without its ending": (gzip.compress(VERTICES.encode()), EDGES, (), ["v.csv", "compressed", ".gz"]),
+    "endless cell": (replaced("2002", "x" * 10_000), EDGES, (), ["v.csv", "'time'", "row 2 (line 3)", "…"]),
+    "no time of day": (replaced("2002", "2002-01-01T99:99"), EDGES, (), ["v.csv", "'time'", "row 2 (line 3)"]),
     "class unseen": (replaced("ICML", "unseen"), EDGES, (), ["v.csv", "'label'", "row 2 (line 3)", "rename"]),
     "class Unseen": (replaced("ICML", "Unseen"), EDGES, (), ["v.csv", "'label'", "row 2 (line 3)", "'Unseen'"]),
     "text in features": (NUMBERED.format("x"), EDGES, ("--features", "x*"), ["v.csv", "'x2'", "row 2 (line 3)", "'x'"]),
@@ -213,14 +231,14 @@ def test_verify_finds_a_flipped_byte(tmp_path, monkeypatch, command):
     code, out, _ = command("inspect", "graph", "--verify")
     assert code == 0
     assert "Every byte is as it was saved." in out
-    array = next((tmp_path / "graph/versions").rglob("codes.npy"))
+    array = next((tmp_path / "graph/versions").rglob("features.data.npy"))
     data = bytearray(array.read_bytes())
     data[-1] ^= 1
     array.write_bytes(data)
     assert command("inspect", "graph", "--quiet")[0] == 0
     code, _, err = command("inspect", "graph", "--verify")
     assert code == 2
-    assert "codes.npy" in err
+    assert "features.data.npy" in err
 
 
 def test_unknown_graph(tmp_path, monkeypatch, command):

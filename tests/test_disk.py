@@ -21,7 +21,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from evergraph import EvergraphError, EvolvingGraph, InputError
+from evergraph import EvergraphError, EvolvingGraph, InputError, load, tdiff
 from evergraph.errors import DamagedGraphError
 from evergraph.graph import disk
 from evergraph.graph.disk import verify
@@ -235,6 +235,34 @@ def test_a_flipped_bit_is_found_by_verify(saved: Path) -> None:
         content[-1] ^= 1
         path.write_bytes(content)
     assert_is(saved, OLD)
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "problem"),
+    [
+        ("times", 0, "times do not ascend"),
+        ("codes", 0, "classes are out of range"),
+        ("indices", -1, "edges are out of range"),
+        ("indptr", 1, "rows of edges are out of order"),
+        ("features.indices", 0, "features are out of range"),
+        ("features.indptr", 1, "rows of features are out of order"),
+        ("ids.offsets", 1, "ids are out of order"),
+    ],
+)
+def test_damage_that_opening_does_not_see_is_told_and_does_not_crash(
+    tmp_path: Path, name: str, place: int, problem: str
+) -> None:
+    columns = {"id": list("abc"), "time": [1, 2, 3], "label": ["x", "y", "x"], "text": ["one", "two", "one"]}
+    EvolvingGraph.build(columns, [("a", "b"), ("b", "c")]).save(tmp_path / "graph")
+    (path,) = (path for path in arrays_in(tmp_path / "graph") if path.name == f"{name}.npy")
+    array = np.load(path)
+    array[place] += 1_000
+    np.save(path, array)
+    with pytest.raises(DamagedGraphError, match=problem):
+        load(tmp_path / "graph")
+    if name in ("times", "indices", "indptr"):
+        with pytest.raises(InputError, match="damaged"):
+            tdiff(EvolvingGraph.open(tmp_path / "graph"))
 
 
 def test_no_damage_to_a_header_breaks_opening(saved: Path) -> None:

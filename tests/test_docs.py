@@ -50,6 +50,8 @@ def test_commands_of_the_readme_run(tmp_path):
             # Run for real it would run these tests within themselves; that it is a target is checked without running it.
             subprocess.run([*command, "--dry-run"], cwd=ROOT, check=True, capture_output=True)
             continue
+        if command == [".", ".venv/bin/activate"]:
+            continue  # stands for the environment that these tests run in
         assert command[0] == "evergraph", command
         done = subprocess.run(
             command, cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False

@@ -358,6 +358,13 @@ def test_what_cannot_be_appended_is_refused(columns: Any, features: Any, problem
         graph.append(columns, features=features)
 
 
+def test_a_window_of_years_in_a_graph_of_months_is_refused() -> None:
+    graph = build({"id": ["a", "b"], "time": ["2001-01-01", "2002-01-01"]}, every="month")
+    assert len(graph.window("2001-01", "2001-12")) == 1
+    with pytest.raises(InputError, match=r"lies outside .* 24012 \(2001-01\) to 24024 \(2002-01\)"):
+        graph.window(2001, 2002)
+
+
 def test_sparse_features_are_appended_column_by_column() -> None:
     graph = build(abc(), features=sparse.csr_array(np.eye(3)), feature_names=["p", "q", "r"])
     more = graph.append({"id": ["d"], "time": [0]}, features=sparse.csr_array([[0, 5.0, 6]]))
@@ -671,7 +678,7 @@ def test_dangling_edges_are_dropped_on_demand() -> None:
         ([[1], [1, 2], [3]], "the features are no numbers"),
         ([["a"], ["b"], ["c"]], "the features are no numbers"),
         ([[1j], [2], [3]], "the features are no numbers"),
-        ([[1, 2], [1, np.nan], [1, 2]], "features, column '1', row 2: a feature is missing, infinite or no number"),
+        ([[1, 2], [1, np.nan], [1, 2]], "features, column '1', row 2: a feature is missing, infinite or too large"),
         ([[1, 2], [1, None], [1, 2]], "features, column '1', row 2: a feature is missing"),
         ([[1, 2], [1, 2], [1e300, 2]], "features, column '0', row 3: a feature is missing, infinite"),
         (sparse.csr_array([[0, 1], [0, np.inf], [3, 0]]), "features, column '1', row 2: a feature is missing"),

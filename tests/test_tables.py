@@ -122,6 +122,19 @@ def test_granularity_of_dates(tmp_path, every, periods, labels):
     assert [graph.axis.label(time) for time in periods] == labels
 
 
+def test_columns_taken_by_name_can_be_left_out(tmp_path):
+    vertices = write(tmp_path / "v.csv", "id,time,label,text\na,1,x,words\nb,2,y,more\n")
+    edges = write(tmp_path / "e.csv", "source,target,time\na,b,17:05\n")
+    graph = read_tables(vertices, edges, label="", text="", edge_time="")
+    assert (graph.n_edges, graph.features, graph.class_names) == (1, None, ())
+
+
+def test_cells_of_many_megabytes(tmp_path):
+    text = "word " * 1_000_000
+    graph = read_tables(write(tmp_path / "v.csv", f"id,time,label,text\na,1,x,{text}\nb,2,y,more\n"))
+    assert graph.window(1, 2).inputs("counts").toarray().tolist() == [[1_000_000, 0], [0, 1]]
+
+
 def test_real_table_equals_pandas(shared_data):
     folder = shared_data("dblp-citation")
     graph = read_tables(folder / "nodes.csv.gz", folder / "edges.csv.gz")

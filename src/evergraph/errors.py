@@ -7,6 +7,9 @@ from pathlib import Path
 __all__ = ["DamagedGraphError", "DownloadError", "EvergraphError", "InputError"]
 
 
+_LONGEST = 400
+
+
 class EvergraphError(Exception):
     """The root of all errors that Evergraph raises on purpose."""
 
@@ -42,6 +45,9 @@ class InputError(EvergraphError, ValueError):
         row: int | None = None,
         line: int | None = None,
     ) -> None:
+        # A cell may be as long as a book; an error may not.
+        problem = problem if len(problem) <= _LONGEST else f"{problem[: _LONGEST - 60]} … {problem[-60:]}"
+        column = column if column is None or len(column) <= 80 else f"{column[:80]}…"
         self.problem, self.fix = problem, fix
         self.file, self.column, self.row, self.line = file, column, row, line
         place = [str(file)] if file is not None else []

@@ -83,6 +83,18 @@ def prepare(indptr: NDArray[Any], indices: NDArray[Any], times: NDArray[Any]) ->
     return arrays
 
 
+def is_sound(arrays: Arrays) -> bool:
+    """Whether all indices lead somewhere; the kernels do not notice, and a damaged memory map would crash them."""
+    indptr, indices, times = arrays
+    return bool(
+        len(indptr) == len(times) + 1
+        and indptr[0] == 0
+        and indptr[-1] == len(indices)
+        and (indptr[1:] >= indptr[:-1]).all()
+        and (not len(indices) or indices.max() < len(times))
+    )
+
+
 @_compiled
 def _stamp_block(
     indptr: Words,

@@ -11,7 +11,7 @@ import numpy as np
 from evergraph.analysis.drift import drift
 from evergraph.analysis.profile import Profile, profile
 from evergraph.analysis.tdiff import tdiff
-from evergraph.errors import InputError
+from evergraph.errors import EvergraphError, InputError
 from evergraph.graph.evolving import EvolvingGraph
 
 if TYPE_CHECKING:
@@ -28,7 +28,9 @@ _LARGE = 200_000  # vertices above which three hops are estimated from a sample
 _SAMPLE = 10_000
 
 
-def draw(graphs: Mapping[str, EvolvingGraph], folder: str | Path, *, command: str = "") -> list[Path]:
+def draw(
+    graphs: Mapping[str, EvolvingGraph], folder: str | Path, *, command: str = "", sample: int | None = None
+) -> list[Path]:
     """Draw time differences, drift, distributions and unseen vertices of some graphs, as PNG and SVG.
 
     Parameters
@@ -39,6 +41,8 @@ def draw(graphs: Mapping[str, EvolvingGraph], folder: str | Path, *, command: st
         Where the files go; it is made if need be.
     command
         What made the figures; it stands below each.
+    sample
+        Estimate time differences from so many vertices; by default of large graphs only (10,000 of 200,000 or more).
 
     Returns
     -------
@@ -52,25 +56,29 @@ def draw(graphs: Mapping[str, EvolvingGraph], folder: str | Path, *, command: st
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
         raise InputError("this is a file, not a folder", file=folder, fix="choose another folder") from None
+    graphs = {name if len(name) <= 30 else f"{name[:29]}…": graph for name, graph in graphs.items()}
     profiles = {name: profile(graph) for name, graph in graphs.items()}
     drawings: dict[str, Callable[[], Figure]] = {
-        "time_differences": lambda: _time_differences(graphs),
+        "time_differences": lambda: _time_differences(graphs, sample),
         "drift": lambda: _drift(graphs, profiles),
         "distributions": lambda: _distributions(graphs, profiles),
         "unseen": lambda: _unseen(graphs, profiles),
     }
     written = []
     # Fixed salt and no date: the same graph gives the same SVG, byte for byte.
-    with rc_context(
-        {"svg.hashsalt": "evergraph", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
-    ):
+    style: Any = {"svg.hashsalt": "evergraph", "font.size": 9, "axes.titlesize": 9, "text.parse_math": False}
+    style |= {"axes.spines.top": False, "axes.spines.right": False}
+    with rc_context(style):
         for name, drawing in drawings.items():
             figure = drawing()
             if command:
-                figure.supxlabel(f"$ {command}".replace("$", r"\$"), fontsize=6, color="#666666", x=0.01, ha="left")
+                figure.supxlabel(f"$ {command}", fontsize=6, color="#666666", x=0.01, ha="left")
             path = folder / f"{name}.png"
-            figure.savefig(path, dpi=150)
-            figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
+            try:
+                figure.savefig(path, dpi=150)
+                figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
+            except OSError as error:
+                raise EvergraphError(f"{path}: the figure could not be written ({error.strerror or error}).") from error
             written.append(path)
     return written
 
@@ -82,12 +90,12 @@ def _figure(rows: int, columns: int, height: float = 2.6) -> tuple[Figure, Any]:
     return figure, figure.subplots(rows, columns, squeeze=False)
 
 
-def _time_differences(graphs: Mapping[str, EvolvingGraph]) -> Figure:
+def _time_differences(graphs: Mapping[str, EvolvingGraph], sample: int | None) -> Figure:
     figure, axes = _figure(len(graphs), 1)
     for ax, (name, graph) in zip(axes[:, 0], graphs.items(), strict=True):
-        sample = _SAMPLE if len(graph) > _LARGE else None
+        sources = sample or (_SAMPLE if len(graph) >= _LARGE else None)
         for hops, colour, style in zip(_HOPS, COLOURS, _STYLES, strict=False):
-            found = tdiff(graph, hops, sample=sample)
+            found = tdiff(graph, hops, sample=sources)
             if not found.pairs:
                 continue
             median = found.percentile(50)
@@ -96,7 +104,8 @@ def _time_differences(graphs: Mapping[str, EvolvingGraph]) -> Figure:
             ax.step(np.arange(len(share)), share, where="post", color=colour, linestyle=style, label=label)
             ax.plot(median, share[int(median)], "o", color=colour, markersize=4)
         ax.set(title=name, xlabel=f"time difference ({_unit(graph)})", ylabel="share of pairs within", ylim=(0, 1.03))
-        ax.set_xlim(left=-0.2)
+        ax.set_xlim(left=0)
+        _whole_ticks(ax)
         _legend(ax, "lower right")
         if not graph.n_edges:
             _nothing(ax)
@@ -113,7 +122,15 @@ def _drift(graphs: Mapping[str, EvolvingGraph], profiles: Mapping[str, Profile])
         tasks = moved.times >= start
         times = moved.times[tasks] * graph.axis.step
         ax.plot(times, moved.consecutive[tasks], "o-", color=colour, markersize=3, label=f"{name}, to the time before")
-        ax.plot(times, moved.cumulative[tasks], "s--", color=colour, markersize=3, label=f"{name}, to all times before")
+        ax.plot(
+            times,
+            moved.cumulative[tasks],
+            "s--",
+            color=colour,
+            alpha=0.5,
+            markersize=4,
+            label=f"{name}, to all times before",
+        )
         _time_axis(ax, graph)
     ax.set(ylabel="total variation of classes", xlabel="time of the task", ylim=(0, None))
     _legend(ax, "best")
@@ -140,6 +157,8 @@ def _distributions(graphs: Mapping[str, EvolvingGraph], profiles: Mapping[str, P
         if len(support):
             classes.bar(np.arange(1, len(support) + 1), support, color=COLOURS[2], width=1.0)
             classes.set_yscale("log")
+            classes.set_ylim(bottom=0.8)  # bars from 1, so that their lengths can be compared
+            _whole_ticks(classes)
         else:
             _nothing(classes)
         classes.set(title=f"{len(support)} classes", xlabel="rank of the class", ylabel="vertices")
@@ -168,7 +187,7 @@ def _unseen(graphs: Mapping[str, EvolvingGraph], profiles: Mapping[str, Profile]
         )
         ax.set(title=title, xlabel="time of the task", ylabel="vertices")
         _time_axis(ax, graph)
-        _legend(ax, "upper left")
+        _legend(ax, "best")
     return figure
 
 
@@ -183,13 +202,19 @@ def _unit(graph: EvolvingGraph) -> str:
 
 def _time_axis(ax: Axes, graph: EvolvingGraph) -> None:
     """Whole numbers, or for months, weeks and days how a person writes them."""
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
+    from matplotlib.ticker import FuncFormatter
 
-    ax.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+    _whole_ticks(ax)
     if graph.axis.unit not in ("integer", "year"):
         step = graph.axis.step
         ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: graph.axis.label(int(value) // step)))
         ax.tick_params(axis="x", labelrotation=30)
+
+
+def _whole_ticks(ax: Axes) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    ax.xaxis.set_major_locator(MaxNLocator(nbins=4, integer=True, min_n_ticks=1))
 
 
 def _legend(ax: Axes, place: Any) -> None:

@@ -180,13 +180,14 @@ def tdiff(
     >>> differences.history_sizes([50, 100])
     {50: 1, 100: 2}
     """
-    if k < 1:
+    if not isinstance(k, (int, np.integer)) or k < 1:
         raise InputError(f"k is {k}: a neighbourhood reaches at least one edge far", fix="give a k of 1 or more")
     if sample is not None and sample < 1:
         raise InputError(f"a sample of {sample} vertices says nothing", fix="sample at least one vertex, better 1,000")
     if method not in ("auto", "stamp", "bits"):
         raise InputError(f"there is no method '{method}'", fix="give 'auto', 'stamp' or 'bits'")
     n = len(graph.times)
+    k = min(int(k), max(n, 1))  # no path is longer
     span = int(graph.times[-1]) - int(graph.times[0]) if n else 0
     if span >= LONGEST_SPAN:
         raise InputError(
@@ -196,7 +197,10 @@ def tdiff(
     from evergraph.analysis import _pairs  # numba takes a while to load
 
     adjacency = graph.adjacency
+    ascend = (graph.times[1:] >= graph.times[:-1]).all()
     arrays = _pairs.prepare(adjacency.indptr, adjacency.indices, graph.times)
+    if not (ascend and _pairs.is_sound(arrays)):
+        raise InputError("the graph's arrays are damaged", fix="check its folder with 'evergraph inspect --verify'")
     exact = sample is None or sample >= n
     drawn = np.arange(n) if exact else np.random.default_rng(seed).choice(n, sample, replace=False)
     sources = drawn.astype(np.uint32)

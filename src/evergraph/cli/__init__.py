@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from typing import NoReturn
 
@@ -43,6 +44,9 @@ def _common(
 
 def main() -> None:
     """Run the command; leave with 0 when done, 1 when it failed, 2 on bad input."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that lacks a letter is no reason to fail
     try:
         app()
     except InputError as error:

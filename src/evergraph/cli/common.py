@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 GraphArgument = Annotated[str, typer.Argument(metavar="GRAPH", help="A graph folder, or: metamath, synthetic.")]
 Out = Annotated[Path, typer.Option("--out", metavar="GRAPH", help="The graph folder to write.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Write over the graph that is there.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print no progress and no tables.")]
 
 

@@ -19,7 +19,7 @@ _AFTER = """
 How to read it: of all pairs of theorems within two edges of each other, half lie
 within the history size in the line "50 %". A model of two layers that is
 retrained each year on so many past years sees half of what it could use.
-Next: evergraph inspect --help, evergraph import --help\
+Next (in a clone type first: . .venv/bin/activate): evergraph import --help\
 """
 
 

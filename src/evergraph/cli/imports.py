@@ -67,7 +67,9 @@ def tables(
     time: Annotated[str, _column("time", "Vertices: the time, whole numbers or dates.")] = "time",
     label: Annotated[str, _column("label", "Vertices: the class; empty is no label.")] = "label",
     no_label: Annotated[bool, typer.Option("--no-label", help="The vertices have no labels.")] = False,
-    text: Annotated[str | None, _column("text", "Vertices: the text. Default: the column 'text', if any.")] = None,
+    text: Annotated[
+        str | None, _column("text", "Vertices: the text. Default: the column 'text', if any; '' for none.")
+    ] = None,
     features: Annotated[
         str | None,
         typer.Option(metavar="COLUMNS", help="Vertices: numbers instead of text; names or patterns, as 'x,emb_*'."),
@@ -75,7 +77,7 @@ def tables(
     source: Annotated[str, _column("source", "Edges: the one end.")] = "source",
     target: Annotated[str, _column("target", "Edges: the other end.")] = "target",
     edge_time: Annotated[
-        str | None, _column("edge-time", "Edges: their own time. Default: the column 'time', if any.")
+        str | None, _column("edge-time", "Edges: their own time. Default: the column 'time', if any; '' for none.")
     ] = None,
     every: Annotated[
         str | None,
@@ -96,7 +98,7 @@ def tables(
             edges,
             id=id,
             time=time,
-            label=None if no_label else label,
+            label="" if no_label else label,
             text=text,
             features=[name.strip() for name in features.split(",")] if features else (),
             source=source,
@@ -190,7 +192,7 @@ def _import(
 ) -> None:
     from evergraph.graph.disk import check_destination
 
-    set_up_logging(quiet or as_json)
+    set_up_logging(quiet)
     watch = Stopwatch()
     check_destination(out, replace=replace)
     with working("importing", quiet or as_json or not spinner):

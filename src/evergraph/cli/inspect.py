@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from evergraph.graph.evolving import EvolvingGraph
 
 
+_MOST_TASKS = 40
+
 EXAMPLE = "Example: evergraph inspect metamath --figures figures"
 
 
@@ -40,8 +42,10 @@ def inspect(
     from evergraph.datasets import load
     from evergraph.graph.disk import verify as verify_folder
 
-    set_up_logging(quiet or as_json)
+    set_up_logging(quiet)
     silent = quiet or as_json
+    if figures is not None and figures.exists() and not figures.is_dir():
+        raise InputError("this is a file, not a folder", file=figures, fix="choose another folder")
     if verify and Path(graph).is_dir():
         with working("checking every byte", silent):
             verify_folder(Path(graph))
@@ -56,7 +60,7 @@ def inspect(
         from evergraph.analysis.figures import draw
 
         with working("drawing", silent):
-            drawn = draw({Path(graph).name: opened}, figures, command=f"evergraph inspect {graph} --figures {figures}")
+            drawn = draw({Path(graph).name: opened}, figures, command=f"evergraph inspect {graph}", sample=sample)
     if as_json:
         print_json(
             as_object(opened, found, differences, moved) | {"verified": verify, "figures": [str(p) for p in drawn]}
@@ -83,6 +87,7 @@ def as_object(
         "first_time": value(found.first_time),
         "last_time": value(found.last_time),
         "time_unit": graph.axis.unit,
+        "time_step": graph.axis.step,
         "first_task": None if found.first_task is None else value(found.first_task),
         "test_vertices": found.test_vertices,
         "new_classes": len(found.new_classes),
@@ -140,10 +145,13 @@ def show(
 ) -> None:
     """All that `inspect` knows, for people."""
     from rich.table import Table
+    from rich.text import Text
+
+    from evergraph.analysis.profile import FIRST_TASK_SHARE
 
     label = graph.axis.label
-    facts = Table(title=name, title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
-    facts.add_row("vertices", f"{found.vertices:,}, {found.label_rate:.0%} of them labelled")
+    facts = Table(title=Text(name), title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
+    facts.add_row("vertices", f"{found.vertices:,}, {found.label_rate:.1%} of them labelled")
     facts.add_row(
         "edges", f"{found.edges:,}; {found.mean_degree:.1f} a vertex, {found.isolated:,} vertices without any"
     )
@@ -151,10 +159,14 @@ def show(
         facts.add_row("homophily", f"{found.homophily:.3f} of the edges join two vertices of one class")
     facts.add_row("classes", f"{found.classes:,}")
     facts.add_row("features", found.features)
-    facts.add_row("time", f"{label(found.first_time)} to {label(found.last_time)} (unit: {graph.axis.unit})")
+    facts.add_row(
+        "time", f"{label(found.first_time)} to {label(found.last_time)} (step: {graph.axis.step} {graph.axis.unit})"
+    )
     if found.first_task is not None:
         share = found.unseen_vertices / max(found.test_vertices, 1)
-        facts.add_row("first task", f"{label(found.first_task)}, for a quarter of the vertices are older")
+        enough = found.test_vertices <= (1 - FIRST_TASK_SHARE) * found.vertices
+        why = "for a quarter of the vertices are older" if enough else "the last time; fewer than a quarter are older"
+        facts.add_row("first task", f"{label(found.first_task)}, {why}")
         facts.add_row("", f"{found.test_vertices:,} vertices from then on, {len(found.new_classes)} new classes")
         facts.add_row("", f"{found.unseen_vertices:,} vertices ({share:.1%}) of a class never seen before")
     to.print(facts)
@@ -176,7 +188,7 @@ def _show_differences(to: Console, differences: TimeDifferences | None) -> None:
     hops = f"{differences.k} hop{'s' if differences.k > 1 else ''}"
     title = f"Time differences over {hops}: {differences.pairs:,} pairs"
     if differences.error is not None:
-        title += f" (estimated from {differences.sources:,} vertices; shares are within ±{differences.error:.1%})"
+        title += f" (estimated from {differences.sources:,} vertices; shares are right within {differences.error:.1%})"
     table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
     table.add_column("share of pairs covered")
     table.add_column("time difference", justify="right")
@@ -196,10 +208,12 @@ def _show_tasks(to: Console, graph: EvolvingGraph, found: Profile, moved: Drift)
     table = Table(title="Tasks", title_justify="left", box=None, padding=(0, 2, 0, 0))
     for head in ("time", "vertices", "classes", "of unseen class", "drift", "drift to all before"):
         table.add_column(head, justify="right")
-    for row, time in enumerate(found.times.tolist()):
-        if time >= found.first_task:
-            step, total = drift_at.get(time, (math.nan, math.nan))
-            counts = (found.vertices_at[row], found.classes_at[row], found.unseen_at[row])
-            moves = ("-" if math.isnan(move) else f"{move:.2f}" for move in (step, total))
-            table.add_row(graph.axis.label(time), *(f"{count:,}" for count in counts), *moves)
+    tasks = [(row, time) for row, time in enumerate(found.times.tolist()) if time >= found.first_task]
+    if len(tasks) > _MOST_TASKS:
+        to.print(f"{len(tasks):,} tasks, of which the last {_MOST_TASKS} are shown (--json has all)")
+    for row, time in tasks[-_MOST_TASKS:]:
+        step, total = drift_at.get(time, (math.nan, math.nan))
+        counts = (found.vertices_at[row], found.classes_at[row], found.unseen_at[row])
+        moves = ("-" if math.isnan(move) else f"{move:.2f}" for move in (step, total))
+        table.add_row(graph.axis.label(time), *(f"{count:,}" for count in counts), *moves)
     to.print(table)

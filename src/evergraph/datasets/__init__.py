@@ -9,7 +9,7 @@ from evergraph.datasets.records import read_records
 from evergraph.datasets.synthetic import Synthetic, synthetic
 from evergraph.datasets.tables import read_tables
 from evergraph.errors import InputError
-from evergraph.graph.disk import open_graph
+from evergraph.graph.disk import open_checked
 from evergraph.graph.evolving import EvolvingGraph
 
 __all__ = [
@@ -31,7 +31,8 @@ NAMED = {"metamath": metamath, "synthetic": synthetic}
 def load(graph: str | Path) -> EvolvingGraph:
     """Open a graph: a folder that was saved or imported, or the name of one that needs no file.
 
-    A folder in the way goes before a name; ``./metamath`` can only be a folder.
+    A folder in the way goes before a name; ``./metamath`` can only be a folder. Its arrays are looked through once,
+    which `EvolvingGraph.open` leaves out.
 
     Examples
     --------
@@ -39,7 +40,7 @@ def load(graph: str | Path) -> EvolvingGraph:
     461874
     """
     if Path(graph).exists():
-        return open_graph(Path(graph))
+        return open_checked(Path(graph))
     if str(graph) in NAMED:
         return NAMED[str(graph)]()
     raise InputError(

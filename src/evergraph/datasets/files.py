@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _FORMATS = "call it .csv, .csv.gz, .tsv, .tsv.gz or .parquet, after what it is"
 _LONGEST_FIELD = 2**30
+_BLOCK = 2**26  # bytes that the fast reader takes at once; a row must fit
+_SEPARATORS = {";": "';'", "\t": "tabs", "|": "'|'", ",": "commas"}
 
 
 @dataclass(frozen=True)
@@ -62,15 +64,23 @@ def open_table(path: str | Path) -> TableFile:
                 raise InputError(f"this is no Parquet file ({_first_line(error)})", file=path, fix=_FORMATS) from error
         origin = Origin(path)
     else:
-        with reading(path):
-            open_bytes(path).close()
-        plain = path.with_suffix("") if path.suffix == ".gz" else path
-        if plain.suffix.lower() not in (".csv", ".tsv"):
+        with reading(path), open_bytes(path) as file:
+            start = b"" if _is_gzip(path) else file.read(2)
+        if not path.name.lower().removesuffix(".gz").endswith((".csv", ".tsv")):
             raise InputError("the name does not tell the file's format", file=path, fix=_FORMATS)
+        if start == b"\x1f\x8b":
+            raise InputError("the file is compressed", file=path, fix="let its name end in .gz")
         with _csv_rows(path) as rows:
             names = next(iter(rows), [])
         if not names:
             raise InputError("the file is empty", file=path, fix="give a table with a header and rows")
+        other = [word for mark, word in _SEPARATORS.items() if mark in names[0]]
+        if len(names) == 1 and other:
+            raise InputError(
+                f"the cells seem to be separated by {other[0]}",
+                file=path,
+                fix="separate them by commas, or by tabs in a file called .tsv",
+            )
         origin = Origin(path, lambda row: _line_of(path, row))
     if len(set(names)) < len(names):
         double = next(name for name in names if names.count(name) > 1)
@@ -105,7 +115,11 @@ def open_bytes(path: Path) -> IO[bytes]:
     """The bytes of a file, decompressed where its name ends in .gz."""
     if path.is_dir():
         raise IsADirectoryError(path)
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
+    return gzip.open(path, "rb") if _is_gzip(path) else path.open("rb")  # type: ignore[return-value]
+
+
+def _is_gzip(path: Path) -> bool:
+    return path.suffix.lower() == ".gz"
 
 
 def _is_parquet(path: Path) -> bool:
@@ -134,10 +148,12 @@ def _read_csv(table: TableFile, columns: Sequence[str], numbers: Sequence[str]) 
     from pyarrow import csv as arrow_csv
 
     types = dict.fromkeys(columns, pa.large_string()) | dict.fromkeys(numbers, pa.float32())
-    with reading(table.path), open_bytes(table.path) as file:
+    with reading(table.path), open_bytes(table.path) as raw:
+        file = _CountingFile(raw)
         try:
-            return arrow_csv.read_csv(
+            found = arrow_csv.read_csv(
                 file,
+                read_options=arrow_csv.ReadOptions(block_size=_BLOCK),
                 parse_options=arrow_csv.ParseOptions(delimiter=_delimiter(table.path), newlines_in_values=True),
                 convert_options=arrow_csv.ConvertOptions(
                     include_columns=list(types), column_types=types, strings_can_be_null=False
@@ -145,10 +161,49 @@ def _read_csv(table: TableFile, columns: Sequence[str], numbers: Sequence[str]) 
             )
         except pa.ArrowInvalid as error:
             raise _diagnosis(table, numbers, error) from error
+    if file.lines > found.num_rows + 1:
+        _check_quotes(table)
+    return found
+
+
+class _CountingFile(io.RawIOBase):
+    """A file to read from that counts line ends as they pass."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file, self.lines = file, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int | None = -1) -> bytes:
+        data = self.file.read(-1 if size is None else size)
+        self.lines += data.count(b"\n")
+        return data
+
+
+def _check_quotes(table: TableFile) -> None:
+    """Refuse a quote that is never closed: to the fast reader all that follows it is one long cell.
+
+    It shows only in more lines than rows, which quoted line ends and empty lines bring about too, so most tables are
+    spared this second look.
+    """
+    row = -1
+    with _csv_rows(table.path, strict=True) as rows:
+        try:
+            for _ in rows:
+                row += 1
+        except csv.Error:
+            table.origin.fail(
+                'a cell that starts with " is not closed with " before the next comma or line end',
+                row=row,
+                fix='close it, and write " inside of quotes as ""',
+            )
 
 
 def _diagnosis(table: TableFile, numbers: Sequence[str], failure: Exception) -> InputError:
     """Read again row by row, to say where the fast reader stumbled."""
+    if "straddl" in str(failure):
+        return InputError(f"a row is longer than {_BLOCK >> 20} MB", file=table.path, fix="shorten its cells")
     places = [(name, table.names.index(name)) for name in numbers]
     with _csv_rows(table.path) as rows:
         for row, cells in enumerate(itertools.islice(rows, 1, None)):
@@ -173,13 +228,13 @@ def _is_number(cell: str) -> bool:
 
 
 @contextmanager
-def _csv_rows(path: Path) -> Iterator[Any]:
+def _csv_rows(path: Path, *, strict: bool = False) -> Iterator[Any]:
     """Rows of cells, header first, empty lines left out, as Python's own reader finds them."""
     csv.field_size_limit(_LONGEST_FIELD)
     with reading(path), open_bytes(path) as raw:
         text = io.TextIOWrapper(_Utf8Lines(raw, path), encoding="utf-8-sig", newline="")  # type: ignore[type-var]
         try:
-            yield _Rows(csv.reader(text, delimiter=_delimiter(path)))
+            yield _Rows(csv.reader(text, delimiter=_delimiter(path), strict=strict))
         except csv.Error as error:
             raise InputError(f"the table cannot be read ({error})", file=path, fix=_FORMATS) from error
         finally:
@@ -222,7 +277,7 @@ class _Utf8Lines(io.RawIOBase):
                 raise InputError(
                     f"the text is not UTF-8 (byte {data[error.start : error.end]!r})",
                     file=self.path,
-                    row=max(self.line - 1, 0),
+                    row=self.line - 1 or None,
                     line=self.line,
                     fix="save the file as UTF-8",
                 ) from None

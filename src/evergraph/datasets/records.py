@@ -68,19 +68,18 @@ def read_records(
         raise InputError(f"there are no edges {edges!r}", fix="choose citations or authors")
     if per_year not in get_args(PerYear):
         raise InputError(f"there is no reading {per_year!r} of 'per year'", fix=f"use {', '.join(get_args(PerYear))}")
+    every = list(_records(path))
     records = [
         record
-        for record in _records(path)
+        for record in every
         if (first_year is None or record["year"] >= first_year) and (last_year is None or record["year"] <= last_year)
     ]
-    read = len(records)
     if min_class > 1:
         records = [records[row] for row in _frequent_classes(records, min_class, per_year)]
     if min_author > 1:
         records = _frequent_authors(records, min_author)
     if not records:
         raise InputError("no publication is left", file=path, fix="lower the thresholds, or widen the years")
-    log.info("%s: %s of %s publications kept", path, f"{len(records):,}", f"{read:,}")
     table = as_table(
         {
             "id": [record["id"] for record in records],
@@ -98,7 +97,9 @@ def read_records(
         about["min_author"] = str(min_author)
     ids = table.column("id").combine_chunks()
     links = EdgeColumns(ids.take(pairs[0]), ids.take(pairs[1]), None, Origin(path))
-    return EvolvingGraph.from_columns(vertices, links, about=about)
+    graph = EvolvingGraph.from_columns(vertices, links, about=about)
+    log.info("%s: %s of %s publications kept", path, f"{len(graph):,}", f"{len(every):,}")
+    return graph
 
 
 def _records(path: Path) -> Iterator[dict[str, Any]]:
@@ -112,7 +113,7 @@ def _records(path: Path) -> Iterator[dict[str, Any]]:
                 record = json.loads(raw)
             except UnicodeDecodeError:
                 raise _error(path, line, "the text is not UTF-8", "save the file as UTF-8") from None
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise _error(path, line, f"this is no JSON ({error})", "write one JSON object a line") from None
             if not isinstance(record, dict):
                 raise _error(path, line, "this is no JSON object", "write one JSON object a line")
@@ -138,7 +139,7 @@ def _checked(record: dict[str, Any], path: Path, line: int, seen: dict[str, int]
     for field in ("authors", "references"):
         values = record.get(field) or []
         if not isinstance(values, list) or not all(isinstance(value, (str, int)) for value in values):
-            raise _error(path, line, f"{values!r} is not a list of names", "give a list of strings", field)
+            raise _error(path, line, f"{values!r} is not a list of strings", "give a list of strings", field)
         checked[field] = [str(value) for value in values]
     return checked
 

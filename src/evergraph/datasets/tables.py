@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import logging
+import textwrap
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -31,7 +32,7 @@ def read_tables(
     *,
     id: str = "id",
     time: str = "time",
-    label: str | None = "label",
+    label: str = "label",
     text: str | None = None,
     features: Sequence[str] = (),
     source: str = "source",
@@ -49,12 +50,12 @@ def read_tables(
     vertices, edges
         The files.
     id, time, label, text
-        Columns of the vertices. An empty label is no label; ``label=None`` leaves labels out. A column called ``text``
-        is taken without being named, unless there are ``features``.
+        Columns of the vertices. An empty label is no label. A column called ``text`` is taken without being named,
+        unless there are ``features``. ``label=""`` and ``text=""`` leave labels or text out.
     features
         Columns of numbers instead of text, by name or pattern (``emb_*``); one Parquet column of lists will also do.
     source, target, edge_time
-        Columns of the edges; a column called ``time`` is taken without being named.
+        Columns of the edges; a column called ``time`` is taken without being named, unless ``edge_time=""``.
     every
         Granularity of time: ``"year"``, ``"month"``, ``"week"``, ``"day"`` or a number; see `EvolvingGraph.build`.
     drop_dangling
@@ -74,7 +75,7 @@ def read_tables(
     wanted = _features(table, features)
     if text is None and not wanted and "text" in table.names:
         text = "text"
-    named = {"id": id, "time": time, "label": label, "text": text}
+    named = {"id": id, "time": time, "label": label or None, "text": text or None}
     _check_names(table, named, {"label": ", or leave labels out with --no-label"})
     used = [column for column in named.values() if column is not None]
     ignored = [name for name in table.names if name not in (*used, *wanted)]
@@ -84,8 +85,8 @@ def read_tables(
         table.origin,
         id=id,
         time=time,
-        label=label,
-        text=text,
+        label=label or None,
+        text=text or None,
         features=_numbers(columns, wanted, table) if wanted else None,
         every=every,
     )
@@ -94,6 +95,7 @@ def read_tables(
         table = open_table(edges)
         if edge_time is None and "time" in table.names:
             edge_time = "time"
+        edge_time = edge_time or None
         named = {"source": source, "target": target, "edge-time": edge_time}
         _check_names(table, named, {})
         columns = table.read([column for column in named.values() if column is not None])
@@ -101,7 +103,7 @@ def read_tables(
     about = {"source": "tables", "vertices": Path(vertices).name, "edges": Path(edges).name if edges else "none"}
     graph = EvolvingGraph.from_columns(checked, links, drop_dangling=drop_dangling, about=about)
     if ignored:
-        log.info("%s: columns not used: %s", vertices, ", ".join(ignored))
+        log.info("%s: columns not used: %s", vertices, textwrap.shorten(", ".join(ignored), 400, placeholder=" …"))
     return graph
 
 
@@ -134,7 +136,7 @@ def _numbers(columns: pa.Table, wanted: list[str], table: TableFile) -> Features
     """Dense features of number columns, or of one column of equally long lists."""
     import pyarrow as pa
 
-    parts = []
+    parts, names = [], []
     for name in wanted:
         column = columns.column(name).combine_chunks()
         kind = column.type
@@ -150,9 +152,11 @@ def _numbers(columns: pa.Table, wanted: list[str], table: TableFile) -> Features
                 row = int(np.argmax(lengths != lengths[0]))
                 table.origin.fail("the lists are not equally long", column=name, row=row, fix="give one length to all")
             column, kind, shape = flat, flat.type, (len(column), width)
+            names += [f"{name}[{place}]" for place in range(width)]
         else:
             shape = (len(column), 1)
+            names.append(name)
         if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             table.origin.fail(f"a column of {kind} holds no numbers", column=name, fix="give numbers")
         parts.append(np.asarray(column.cast(pa.float32(), safe=False)).reshape(shape))
-    return as_features(np.concatenate(parts, axis=1), wanted if len(wanted) > 1 else None, table.origin)
+    return as_features(np.concatenate(parts, axis=1), names, table.origin)

@@ -59,6 +59,34 @@ def from_arrays(arrays: Arrays, features: str, axis: TimeAxis, about: Mapping[st
     )
 
 
+def unsound(graph: EvolvingGraph) -> str | None:
+    """What is wrong with the arrays of a graph, were they written by something else or damaged; None if all is well.
+
+    Opening a graph does not look at this; whoever follows the arrays with compiled code must, for it does not notice
+    when they lead out of bounds.
+    """
+    features, indices, n = graph.features, graph.links.indices, len(graph)
+    checks = {
+        "times do not ascend": (graph.times[1:] >= graph.times[:-1]).all(),
+        "classes are out of range": graph.codes.min() >= -1 and graph.codes.max() < len(graph.class_names),
+        "edges are out of range": not len(indices) or (indices.min() >= 0 and indices.max() < n),
+        "rows of edges are out of order": _is_pointer(graph.links.indptr, len(indices)),
+    }
+    if isinstance(features, SparseFeatures):
+        entries = features.indices
+        checks["features are out of range"] = not len(entries) or (
+            entries.min() >= 0 and entries.max() < features.width
+        )
+        checks["rows of features are out of order"] = _is_pointer(features.indptr, len(entries))
+    if isinstance(graph.ids, Strings):
+        checks["ids are out of order"] = _is_pointer(graph.ids.offsets, len(graph.ids.data))
+    return next((problem for problem, well in checks.items() if not well), None)
+
+
+def _is_pointer(pointer: NDArray[Any], end: int) -> bool:
+    return bool(pointer[0] == 0 and pointer[-1] == end and (pointer[1:] >= pointer[:-1]).all())
+
+
 def _to_features(kind: str, arrays: Arrays) -> Features | None:
     if kind == "none":
         return None

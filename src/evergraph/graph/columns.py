@@ -202,7 +202,7 @@ def as_features(values: Any, columns: list[str] | None = None, origin: Origin | 
 
 def _not_finite(origin: Origin, row: int, column: int, columns: list[str] | None) -> None:
     name = columns[column] if columns else str(column)
-    origin.fail("a feature is missing, infinite or no number", column=name, row=row, fix="write a number")
+    origin.fail("a feature is missing, infinite or too large", column=name, row=row, fix="write a float32 number")
 
 
 def _column(table: pa.Table, name: str, origin: Origin) -> pa.Array:

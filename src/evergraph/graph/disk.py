@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evergraph.errors import DamagedGraphError, EvergraphError, InputError
-from evergraph.graph.arrays import Arrays, from_arrays, to_arrays
+from evergraph.graph.arrays import Arrays, from_arrays, to_arrays, unsound
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.features import kind_of
 from evergraph.graph.times import TimeAxis, Unit
@@ -208,10 +208,20 @@ def open_graph(folder: Path) -> EvolvingGraph:
     return graph
 
 
+def open_checked(folder: Path) -> EvolvingGraph:
+    """Open a graph and look through its arrays, so that damage is told and not stumbled over."""
+    graph = open_graph(folder)
+    if (problem := unsound(graph)) is not None:
+        raise _damaged(folder, f"the arrays are damaged: {problem}")
+    return graph
+
+
 def verify(folder: Path) -> int:
     """Check every array against its hash; returns the number of bytes read."""
     open_graph(folder)
-    return _read_in_force(folder, _check_hashes)[1]
+    _, total = _read_in_force(folder, _check_hashes)
+    open_checked(folder)
+    return total
 
 
 def _check_hashes(folder: Path, manifest: Mapping[str, Any]) -> int:
@@ -282,6 +292,8 @@ def _map_arrays(folder: Path, manifest: Mapping[str, Any]) -> Arrays:
         _check_size(path, entry)
         try:
             mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+        except PermissionError as error:
+            raise InputError("the array may not be read", file=path, fix="change its permissions") from error
         except Exception as error:  # a damaged header breaks numpy's parser in more ways than it documents
             raise _damaged(path, f"this is no array ({error})") from error
         # A plain view: the memmap subclass makes every later operation slower.

@@ -198,6 +198,14 @@ class EvolvingGraph:
         low, high = self.axis.period(first), self.axis.period(last)
         if high < low:
             raise InputError(f"the window ends ({high}) before it starts ({low})", fix="give the earlier time first")
+        outside = high < self.first_time or low > self.last_time
+        if outside and self.axis not in (TimeAxis("integer"), TimeAxis("year")):
+            # Where periods are not what a person writes, someone has most likely written years.
+            start, end = (f"{t} ({self.axis.label(t)})" for t in (self.first_time, self.last_time))
+            raise InputError(
+                f"the window {low} to {high} lies outside of the graph, which has the periods {start} to {end}",
+                fix="give periods, or write the times as strings",
+            )
         start, stop = np.searchsorted(self.times, [low, high + 1]).tolist()
         return Window(self, low, high, slice(start, stop))
 

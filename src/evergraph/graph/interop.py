@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
-from evergraph.errors import InputError
+from evergraph.errors import EvergraphError, InputError
 from evergraph.graph.evolving import EvolvingGraph
 
 if TYPE_CHECKING:
@@ -33,9 +33,11 @@ def to_pyg(window: Window, **inputs: Any) -> Data:
     **inputs
         How text becomes numbers: see `Window.inputs`.
     """
-    import torch
-    from torch_geometric.data import Data
-
+    try:
+        import torch
+        from torch_geometric.data import Data
+    except ImportError as error:
+        raise EvergraphError(f"PyTorch Geometric is not installed ({error}): pip install 'evergraph[pyg]'.") from error
     coo = window.adjacency.tocoo()
     data = Data(
         edge_index=torch.from_numpy(np.stack([coo.row, coo.col]).astype(np.int64)),
@@ -115,7 +117,10 @@ def from_pyg(data: Data, *, time: str = "time", class_names: Sequence[str] | Non
 
 def to_networkx(window: Window) -> networkx.Graph:
     """A window as a networkx ``Graph``: nodes are the ids, with ``time`` and (where there is one) ``label``."""
-    import networkx
+    try:
+        import networkx
+    except ImportError as error:
+        raise EvergraphError(f"networkx is not installed ({error}): pip install 'evergraph[networkx]'.") from error
 
     graph = networkx.Graph()
     ids = list(window.ids) if not isinstance(window.ids, np.ndarray) else window.ids.tolist()

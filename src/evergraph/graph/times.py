@@ -21,7 +21,8 @@ Unit = Literal["integer", "year", "month", "week", "day"]
 MAX_SPAN = 100_000
 """Most periods from the first time to the last; more is a slip of the pen or a much too fine granularity."""
 
-_DATE = r"^\d{4}(-\d{2}(-\d{2}([T ].*)?)?)?$"
+_CLOCK = r"([01]\d|2[0-3])(:[0-5]\d(:[0-6]\d([.,]\d+)?)?)?\s?(Z|UTC|[+-]\d{2}:?\d{2})?"
+_DATE = rf"^\d{{4}}(-\d{{2}}(-\d{{2}}([T ]{_CLOCK})?)?)?$"
 _MONDAY = 3  # days from Monday 1969-12-29 to the epoch, 1970-01-01
 _SMALL = "use years, dates or small whole numbers"
 _HOW_TO_WRITE = "write whole numbers (2004), or dates (2004-03 or 2004-03-31)"
