@@ -965,3 +965,9 @@ def test_features_are_taken_from_frames_lists_and_all_sparse_formats() -> None:
     twice = sparse.coo_array(([1.0, 0.5, 2, 7, -7], ([0, 0, 1, 2, 2], [1, 1, 0, 0, 0])), shape=(3, 2))
     assert_equal(build(abc(), features=twice), sparse_graph)
     assert build(abc(), features=np.eye(3, dtype=bool)).features.values.tolist() == np.eye(3).tolist()
+
+
+@pytest.mark.parametrize("slip", ["Label", "labels", " label"])
+def test_a_label_column_by_another_name_is_not_passed_over(slip: str) -> None:
+    with pytest.raises(InputError, match=f"there is a column '{slip}', but none 'label'"):
+        build({"id": ["a"], "time": [1], slip: ["x"]})

@@ -56,7 +56,7 @@ def draw(
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
         raise InputError("this is a file, not a folder", file=folder, fix="choose another folder") from None
-    graphs = {name if len(name) <= 30 else f"{name[:29]}…": graph for name, graph in graphs.items()}
+    graphs = {_plain(name if len(name) <= 30 else f"{name[:29]}…"): graph for name, graph in graphs.items()}
     profiles = {name: profile(graph) for name, graph in graphs.items()}
     drawings: dict[str, Callable[[], Figure]] = {
         "time_differences": lambda: _time_differences(graphs, sample),
@@ -66,13 +66,13 @@ def draw(
     }
     written = []
     # Fixed salt and no date: the same graph gives the same SVG, byte for byte.
-    style: Any = {"svg.hashsalt": "evergraph", "font.size": 9, "axes.titlesize": 9, "text.parse_math": False}
+    style: Any = {"svg.hashsalt": "evergraph", "font.size": 9, "axes.titlesize": 9}
     style |= {"axes.spines.top": False, "axes.spines.right": False}
     with rc_context(style):
         for name, drawing in drawings.items():
             figure = drawing()
             if command:
-                figure.supxlabel(f"$ {command}", fontsize=6, color="#666666", x=0.01, ha="left")
+                figure.supxlabel(_plain(f"$ {command}"), fontsize=6, color="#666666", x=0.01, ha="left")
             path = folder / f"{name}.png"
             try:
                 figure.savefig(path, dpi=150)
@@ -100,10 +100,13 @@ def _time_differences(graphs: Mapping[str, EvolvingGraph], sample: int | None) -
                 continue
             median = found.percentile(50)
             share = np.cumsum(found.distribution)
-            label = f"{hops} hop{'s' if hops > 1 else ''}: {found.pairs:,} pairs, median {median:g}"
+            about = "" if found.error is None else "about "
+            label = f"{hops} hop{'s' if hops > 1 else ''}: {about}{found.pairs:,} pairs, median {about}{median:g}"
             ax.step(np.arange(len(share)), share, where="post", color=colour, linestyle=style, label=label)
             ax.plot(median, share[int(median)], "o", color=colour, markersize=4)
-        ax.set(title=name, xlabel=f"time difference ({_unit(graph)})", ylabel="share of pairs within", ylim=(0, 1.03))
+        ax.set(
+            title=name, xlabel=f"time difference ({graph.axis.steps})", ylabel="share of pairs within", ylim=(0, 1.03)
+        )
         ax.set_xlim(left=0)
         _whole_ticks(ax)
         _legend(ax, "lower right")
@@ -195,11 +198,6 @@ def _cycle(count: int) -> list[str]:
     return [COLOURS[i % len(COLOURS)] for i in range(count)]
 
 
-def _unit(graph: EvolvingGraph) -> str:
-    unit = {"integer": "steps of time"}.get(graph.axis.unit, f"{graph.axis.unit}s")
-    return unit if graph.axis.step == 1 else f"steps of {graph.axis.step} {unit}"
-
-
 def _time_axis(ax: Axes, graph: EvolvingGraph) -> None:
     """Whole numbers, or for months, weeks and days how a person writes them."""
     from matplotlib.ticker import FuncFormatter
@@ -209,6 +207,11 @@ def _time_axis(ax: Axes, graph: EvolvingGraph) -> None:
         step = graph.axis.step
         ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: graph.axis.label(int(value) // step)))
         ax.tick_params(axis="x", labelrotation=30)
+
+
+def _plain(text: str) -> str:
+    """Text that matplotlib does not take for a formula."""
+    return text.replace("\\", "/").replace("$", r"\$")
 
 
 def _whole_ticks(ax: Axes) -> None:

@@ -159,9 +159,8 @@ def show(
         facts.add_row("homophily", f"{found.homophily:.3f} of the edges join two vertices of one class")
     facts.add_row("classes", f"{found.classes:,}")
     facts.add_row("features", found.features)
-    facts.add_row(
-        "time", f"{label(found.first_time)} to {label(found.last_time)} (step: {graph.axis.step} {graph.axis.unit})"
-    )
+    steps = "" if graph.axis.steps == "steps" else f", in {graph.axis.steps}"
+    facts.add_row("time", f"{label(found.first_time)} to {label(found.last_time)}{steps}")
     if found.first_task is not None:
         share = found.unseen_vertices / max(found.test_vertices, 1)
         enough = found.test_vertices <= (1 - FIRST_TASK_SHARE) * found.vertices

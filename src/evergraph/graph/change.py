@@ -214,6 +214,15 @@ def _check_vertices(
     axis: TimeAxis | None = None,
 ) -> VertexColumns:
     table = as_table(vertices, _VERTICES)
+    for wanted in ("label", "text"):
+        # Both may be missing, but not by a slip of the pen.
+        slips = [
+            name for name in table.column_names if name != wanted and name.strip().lower() in (wanted, f"{wanted}s")
+        ]
+        if wanted not in table.column_names and slips:
+            _VERTICES.fail(
+                f"there is a column '{slips[0]}', but none '{wanted}'", column=slips[0], fix=f"call it '{wanted}'"
+            )
     return vertex_columns(
         table,
         _VERTICES,

@@ -47,6 +47,12 @@ class TimeAxis:
     unit: Unit = "integer"
     step: int = 1
 
+    @property
+    def steps(self) -> str:
+        """What one period after the other is called: ``"years"``, ``"steps of 5 years"``, ``"steps of 5"``."""
+        units = "" if self.unit == "integer" else f"{self.unit}s"
+        return (units or "steps") if self.step == 1 else f"steps of {self.step} {units}".rstrip()
+
     def label(self, period: int) -> str:
         """How a person writes the (start of the) period."""
         start = int(period) * self.step
