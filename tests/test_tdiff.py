@@ -7,7 +7,6 @@ import sys
 import threading
 from collections import deque
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +16,7 @@ from hypothesis.extra.numpy import arrays
 from scipy import sparse
 
 from evergraph.analysis.tdiff import TimeDifferences, tdiff
+from evergraph.datasets import read_tables
 from evergraph.errors import InputError
 
 METHODS = ["stamp", "bits"]
@@ -325,20 +325,9 @@ def test_importing_is_cheap():
 # Real graphs
 
 
-def real_graph(name):
-    root = Path(os.environ.get("EVERGRAPH_DATA", Path(__file__).parents[1] / "../shared/data"))
-    if not (root / name).is_dir():
-        pytest.skip(f"no folder {name} among the real graphs; name their folder in EVERGRAPH_DATA")
-    pd = pytest.importorskip("pandas")
-    nodes = pd.read_csv(root / name / "nodes.csv.gz", usecols=["id", "time"], dtype={"id": str}, keep_default_na=False)
-    edges = pd.read_csv(root / name / "edges.csv.gz", dtype=str, keep_default_na=False)
-    nodes = nodes.sort_values("time", kind="stable")
-    ends = [pd.Index(nodes["id"]).get_indexer(edges[end]) for end in ("source", "target")]
-    return make(len(nodes), np.stack(ends, axis=1), nodes["time"].to_numpy())
-
-
-def test_methods_agree_on_a_real_graph():
-    graph = real_graph("dblp-easy")
+def test_methods_agree_on_a_real_graph(shared_data):
+    folder = shared_data("dblp-easy")
+    graph = read_tables(folder / "nodes.csv.gz", folder / "edges.csv.gz")
     stamp, bits = (tdiff(graph, method=method) for method in METHODS)
     np.testing.assert_array_equal(stamp.counts, bits.counts)
     guess = tdiff(graph, sample=5000)
