@@ -361,6 +361,7 @@ def test_what_cannot_be_appended_is_refused(columns: Any, features: Any, problem
 def test_a_window_of_years_in_a_graph_of_months_is_refused() -> None:
     graph = build({"id": ["a", "b"], "time": ["2001-01-01", "2002-01-01"]}, every="month")
     assert len(graph.window("2001-01", "2001-12")) == 1
+    assert len(graph.up_to("1999-01")) == 0
     with pytest.raises(InputError, match=r"lies outside .* 24012 \(2001-01\) to 24024 \(2002-01\)"):
         graph.window(2001, 2002)
 

@@ -199,8 +199,9 @@ class EvolvingGraph:
         if high < low:
             raise InputError(f"the window ends ({high}) before it starts ({low})", fix="give the earlier time first")
         outside = high < self.first_time or low > self.last_time
-        if outside and self.axis not in (TimeAxis("integer"), TimeAxis("year")):
-            # Where periods are not what a person writes, someone has most likely written years.
+        written = isinstance(first, str) or isinstance(last, str)
+        if outside and not written and self.axis not in (TimeAxis("integer"), TimeAxis("year")):
+            # Where periods are not what a person writes, someone has most likely given years.
             start, end = (f"{t} ({self.axis.label(t)})" for t in (self.first_time, self.last_time))
             raise InputError(
                 f"the window {low} to {high} lies outside of the graph, which has the periods {start} to {end}",
