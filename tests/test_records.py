@@ -141,7 +141,8 @@ BAD = {
         '{"id": "a", "year": 1}\n\n{"id": "b", "year": 1, "venue": "unseen"}\n',
         r"column 'label'.*line 3",
     ),
-    "negative year": ('{"id": "a", "year": -4}\n', r"column 'time'.*line 1.*negative"),
+    "negative year": ('{"id": "a", "year": -4}\n', r"column 'year'.*line 1.*-4 is not a year"),
+    "huge year": ('{"id": "a", "year": 20130101}\n', r"column 'year'.*line 1.*20130101 is not a year"),
     "empty": ("", "empty"),
     "not utf-8": (b'{"id": "caf\xe9", "year": 1}\n', r"line 1.*UTF-8"),
 }

@@ -129,6 +129,13 @@ def test_columns_taken_by_name_can_be_left_out(tmp_path):
     assert (graph.n_edges, graph.features, graph.class_names) == (1, None, ())
 
 
+def test_letters_of_two_bytes_may_lie_anywhere_in_long_lines(tmp_path):
+    for shift in range(3):
+        text = "x" * shift + "é" * 9_001
+        file = write(tmp_path / "v.csv", f"id,time,label,text,{text}\na,1,x,{text},1\n\nb,2,y,more,2\n")
+        assert list(read_tables(file).features.columns) == [text, "more"]
+
+
 def test_cells_of_many_megabytes(tmp_path):
     text = "word " * 1_000_000
     graph = read_tables(write(tmp_path / "v.csv", f"id,time,label,text\na,1,x,{text}\nb,2,y,more\n"))

@@ -332,3 +332,13 @@ def test_methods_agree_on_a_real_graph(shared_data):
     np.testing.assert_array_equal(stamp.counts, bits.counts)
     guess = tdiff(graph, sample=5000)
     assert np.abs(guess.distribution.cumsum() - stamp.distribution.cumsum()).max() < 2 * guess.error < 0.1
+
+
+def test_rows_may_come_unsorted():
+    graph = make(30, [(u, (u * 7 + 3) % 30) for u in range(30)], np.arange(30) // 3)
+    shuffled = graph.adjacency.copy()
+    for row in range(30):
+        part = slice(shuffled.indptr[row], shuffled.indptr[row + 1])
+        shuffled.indices[part] = shuffled.indices[part][::-1]
+    shuffled.has_sorted_indices = False
+    np.testing.assert_array_equal(tdiff(Graph(shuffled, graph.times)).counts, tdiff(graph).counts)

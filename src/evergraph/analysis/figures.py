@@ -24,7 +24,7 @@ __all__ = ["draw"]
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _STYLES = ("-", "--", ":")
 _HOPS = (1, 2, 3)
-_LARGE = 200_000  # vertices above which three hops are estimated from a sample
+_LARGE = 200_000  # vertices from which on time differences are estimated from a sample
 _SAMPLE = 10_000
 
 

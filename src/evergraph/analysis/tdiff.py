@@ -201,6 +201,9 @@ def tdiff(
     arrays = _pairs.prepare(adjacency.indptr, adjacency.indices, graph.times)
     if not (ascend and _pairs.is_sound(arrays)):
         raise InputError("the graph's arrays are damaged", fix="check its folder with 'evergraph inspect --verify'")
+    if not adjacency.has_sorted_indices:  # which scipy finds out by following the arrays, so not before they are sound
+        adjacency = adjacency.sorted_indices()
+        arrays = _pairs.prepare(adjacency.indptr, adjacency.indices, graph.times)
     exact = sample is None or sample >= n
     drawn = np.arange(n) if exact else np.random.default_rng(seed).choice(n, sample, replace=False)
     sources = drawn.astype(np.uint32)

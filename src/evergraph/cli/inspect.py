@@ -63,7 +63,8 @@ def inspect(
             drawn = draw({Path(graph).name: opened}, figures, command=f"evergraph inspect {graph}", sample=sample)
     if as_json:
         print_json(
-            as_object(opened, found, differences, moved) | {"verified": verify, "figures": [str(p) for p in drawn]}
+            as_object(opened, found, differences, moved)
+            | {"verified": verify and Path(graph).is_dir(), "figures": [str(p) for p in drawn]}
         )
     elif not quiet:
         show(console(), graph, opened, found, differences, moved)

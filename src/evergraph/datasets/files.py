@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
@@ -149,10 +150,11 @@ def _read_csv(table: TableFile, columns: Sequence[str], numbers: Sequence[str]) 
 
     types = dict.fromkeys(columns, pa.large_string()) | dict.fromkeys(numbers, pa.float32())
     with reading(table.path), open_bytes(table.path) as raw:
-        file = _CountingFile(raw)
+        # As a whole: Arrow's threads may still hold a Python file when the interpreter ends, and then abort it.
+        data = raw.read()
         try:
             found = arrow_csv.read_csv(
-                file,
+                pa.BufferReader(data),
                 read_options=arrow_csv.ReadOptions(block_size=_BLOCK),
                 parse_options=arrow_csv.ParseOptions(delimiter=_delimiter(table.path), newlines_in_values=True),
                 convert_options=arrow_csv.ConvertOptions(
@@ -161,24 +163,9 @@ def _read_csv(table: TableFile, columns: Sequence[str], numbers: Sequence[str]) 
             )
         except pa.ArrowInvalid as error:
             raise _diagnosis(table, numbers, error) from error
-    if file.lines > found.num_rows + 1:
+    if data.count(b"\n") > found.num_rows + 1:
         _check_quotes(table)
     return found
-
-
-class _CountingFile(io.RawIOBase):
-    """A file to read from that counts line ends as they pass."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self.file, self.lines = file, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int | None = -1) -> bytes:
-        data = self.file.read(-1 if size is None else size)
-        self.lines += data.count(b"\n")
-        return data
 
 
 def _check_quotes(table: TableFile) -> None:
@@ -262,25 +249,25 @@ class _Utf8Lines(io.RawIOBase):
     """Bytes passed on line by line, so that a byte that is not UTF-8 is found with its line."""
 
     def __init__(self, raw: IO[bytes], path: Path) -> None:
-        self.raw, self.path, self.line = raw, path, 0
+        self.raw, self.path, self.line = raw, path, 1
+        self.decoder = codecs.getincrementaldecoder("utf-8")()  # a letter may be cut between two pieces of a line
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         data = self.raw.readline(len(buffer))
-        if data.endswith(b"\n") or len(data) < len(buffer):
-            self.line += 1
-            try:
-                data.decode()
-            except UnicodeDecodeError as error:
-                raise InputError(
-                    f"the text is not UTF-8 (byte {data[error.start : error.end]!r})",
-                    file=self.path,
-                    row=self.line - 1 or None,
-                    line=self.line,
-                    fix="save the file as UTF-8",
-                ) from None
+        try:
+            self.decoder.decode(data, final=not data)
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"the text is not UTF-8 (byte {error.object[error.start : error.end]!r})",
+                file=self.path,
+                row=self.line - 1 or None,
+                line=self.line,
+                fix="save the file as UTF-8",
+            ) from None
+        self.line += data.endswith(b"\n")
         buffer[: len(data)] = data
         return len(data)
 

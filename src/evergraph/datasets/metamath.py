@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evergraph.datasets._metamath_file import read_metamath
-from evergraph.graph.adjacency import Adjacency
+from evergraph.graph.change import assemble
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.features import WordCounts
 from evergraph.graph.strings import Strings
@@ -29,15 +29,13 @@ def metamath() -> EvolvingGraph:
     EvolvingGraph(vertices=25729, edges=461874, classes=74, times=1992..2020, features=words)
     """
     file = read_metamath()
-    for array in (file.times, file.codes):
-        array.flags.writeable = False
-    return EvolvingGraph(
+    return assemble(
         Strings.of(file.ids),
         file.times,
         file.codes,
         file.class_names,
-        Adjacency.of(file.source, file.target, file.times),
         WordCounts(file.counts_indptr, file.counts_indices, file.counts_data, Strings.of(file.words)),
+        (file.source, file.target, None),
         TimeAxis("year"),
         {name: str(value) for name, value in file.about.items() if value is not None},
     )

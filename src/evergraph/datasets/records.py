@@ -128,8 +128,8 @@ def _checked(record: dict[str, Any], path: Path, line: int, seen: dict[str, int]
         raise _error(path, line, f"{name!r} is not an id", "give every record an id, a string or a whole number", "id")
     if (first := seen.setdefault(str(name), line)) != line:
         raise _error(path, line, f"id {name!r} stands a second time (first in line {first})", "remove one", "id")
-    if not isinstance(year, int) or isinstance(year, bool):
-        raise _error(path, line, f"{year!r} is not a year", "give every record a year, a whole number", "year")
+    if not isinstance(year, int) or isinstance(year, bool) or not 0 <= year < 10_000:
+        raise _error(path, line, f"{year!r} is not a year", "give every record a year from 0 to 9999", "year")
     checked = {"id": str(name), "year": year, "line": line}
     for field in ("title", "venue"):
         value = record.get(field)

@@ -1,4 +1,4 @@
-"""Building and changing a graph: every way ends in `_assemble`, so that appending equals rebuilding."""
+"""Building and changing a graph: every way ends in `assemble`, so that appending equals rebuilding."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def from_columns(
 ) -> EvolvingGraph:
     """Build a graph from checked columns."""
     ends = _ends(vertices.ids, edges, drop_dangling)
-    graph = _assemble(
+    graph = assemble(
         vertices.ids,
         vertices.times,
         vertices.codes,
@@ -113,7 +113,7 @@ def append(
         np.concatenate([old[1], added[1]]),
         _join_times(old, added, times),
     )
-    return _assemble(ids, times, codes, names, joined, ends, graph.axis, graph.about)
+    return assemble(ids, times, codes, names, joined, ends, graph.axis, graph.about)
 
 
 def relabel(graph: EvolvingGraph, ids: Iterable[str | int], labels: Iterable[str | None]) -> EvolvingGraph:
@@ -153,7 +153,7 @@ def remove(graph: EvolvingGraph, vertices: Iterable[str | int], edges: Any) -> E
         stays &= ~np.isin(present, gone)
     place = np.cumsum(keep) - 1
     rows = np.flatnonzero(keep)
-    return _assemble(
+    return assemble(
         id_columns.take(graph.ids, rows),
         graph.times[rows],
         graph.codes[rows],
@@ -179,7 +179,7 @@ def find(graph: EvolvingGraph, ids: Iterable[str | int]) -> NDArray[np.int64]:
     return rows
 
 
-def _assemble(
+def assemble(
     ids: Ids,
     times: NDArray[np.int64],
     codes: NDArray[np.int32],

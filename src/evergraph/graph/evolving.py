@@ -248,9 +248,14 @@ class EvolvingGraph:
         return remove(self, vertices, edges)
 
     def to_pyg(self, **inputs: Any) -> Any:
-        """As a PyTorch Geometric ``Data``; see `evergraph.graph.interop.to_pyg`."""
-        return self.up_to(self.last_time).to_pyg(**inputs)
+        """As a PyTorch Geometric ``Data``, text as TF-IDF over all times; see `evergraph.graph.interop.to_pyg`."""
+        return self._whole().to_pyg(**{"text": "global", **inputs})
 
     def to_networkx(self) -> Any:
         """As a networkx ``Graph``; see `evergraph.graph.interop.to_networkx`."""
-        return self.up_to(self.last_time).to_networkx()
+        return self._whole().to_networkx()
+
+    def _whole(self) -> Window:
+        """View of everything, also of edges that are younger than the youngest vertex."""
+        latest = self.last_time if self.links.times is None else max(self.last_time, int(self.links.times.max()))
+        return Window(self, self.first_time, latest, slice(0, len(self)))
