@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["DamagedGraphError", "DownloadError", "EvergraphError", "InputError"]
+__all__ = ["DamagedGraphError", "DamagedLearnerError", "DownloadError", "EvergraphError", "InputError"]
 
 
 _LONGEST = 400
@@ -61,6 +61,10 @@ class InputError(EvergraphError, ValueError):
 
 class DamagedGraphError(InputError):
     """A graph folder is not what its manifest says, or has none."""
+
+
+class DamagedLearnerError(InputError):
+    """A learner's folder is not what was saved, or holds none."""
 
 
 class DownloadError(EvergraphError, OSError):

@@ -13,23 +13,23 @@ to the source u alone. Both kernels below count just these pairs, each once, and
 Memory per thread, whatever the number of pairs: 8 bytes (``stamp``) or 64 bytes (``bits``) per vertex, and 8 bytes per
 time difference and batch. The number of threads is lowered rather than spending more than `MEMORY` bytes on it.
 
-The threads are Python's: the kernels release the interpreter lock and share nothing but a queue of blocks of sources.
-That leaves numba's own threading layers alone, of which one (workqueue) ends the process when two threads use it at
-once and another (GNU OpenMP) when a forked child uses it. Sums of integers do not depend on their order, so neither do
-the results on the number of threads.
+The threads are Python's (see `evergraph.compiled`) and share nothing but a queue of blocks of sources. Sums of integers
+do not depend on their order, so neither do the results on the number of threads.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, NamedTuple
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from evergraph.compiled import compiled
 
 __all__ = ["Arrays", "Method", "choose", "count", "prepare"]
 
@@ -47,14 +47,6 @@ SWEPT_VERTEX = 3.0
 Vertices = NDArray[np.uint32]
 Words = NDArray[np.uint64]
 Counts = NDArray[np.int64]
-
-
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    try:
-        kernel: Callable[..., Any] = numba.njit(cache=True, nogil=True)(function)
-    except RuntimeError:  # there is no folder that may be written to; compiling anew each time is better than failing
-        kernel = numba.njit(nogil=True)(function)
-    return kernel
 
 
 class Arrays(NamedTuple):
@@ -95,7 +87,7 @@ def is_sound(arrays: Arrays) -> bool:
     )
 
 
-@_compiled
+@compiled
 def _stamp_block(
     indptr: Words,
     indices: Vertices,
@@ -142,7 +134,7 @@ def _stamp_block(
     return visits
 
 
-@_compiled
+@compiled
 def _ones(word: np.uint64) -> np.int64:
     # LLVM knows this sum and makes one instruction of it.
     word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)
@@ -151,7 +143,7 @@ def _ones(word: np.uint64) -> np.int64:
     return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
 
 
-@_compiled
+@compiled
 def _sweep(indptr: Words, indices: Vertices, reached: Words, further: Words, rows: int) -> bool:
     changed = False
     for v in range(rows):
@@ -171,7 +163,7 @@ def _sweep(indptr: Words, indices: Vertices, reached: Words, further: Words, row
     return changed
 
 
-@_compiled
+@compiled
 def _bits_block(
     indptr: Words,
     indices: Vertices,

@@ -19,7 +19,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any, TypeVar, get_args
 
@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evergraph.errors import DamagedGraphError, EvergraphError, InputError
+from evergraph.files import LOCK, locked, sync_folder
 from evergraph.graph.arrays import Arrays, from_arrays, to_arrays, unsound
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.features import kind_of
@@ -36,7 +37,6 @@ FORMAT = "evergraph graph"
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 VERSIONS = "versions"
-_LOCK = ".lock"
 
 _T = TypeVar("_T")
 
@@ -47,7 +47,7 @@ def check_destination(folder: Path, *, replace: bool) -> None:
         return
     if folder.exists() and not folder.is_dir():
         raise InputError("this is a file, not a folder", file=folder, fix="choose another folder")
-    if folder.is_dir() and {entry.name for entry in folder.iterdir()} - {VERSIONS, _LOCK, f"{MANIFEST}.new"}:
+    if folder.is_dir() and {entry.name for entry in folder.iterdir()} - {VERSIONS, LOCK, f"{MANIFEST}.new"}:
         raise InputError("the folder holds something else", file=folder, fix="choose an empty or a new folder")
 
 
@@ -69,7 +69,7 @@ def save_graph(graph: EvolvingGraph, folder: Path, *, replace: bool = False) -> 
     new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _sync_folder(folder.parent)
+        sync_folder(folder.parent)
         with _locked(folder):
             _is_there(folder, replace=replace)  # another process may have been faster
             try:
@@ -98,8 +98,8 @@ def _save_version(graph: EvolvingGraph, folder: Path) -> None:
     try:
         version.mkdir()
         entries = {name: _write_array(version / f"{name}.npy", array) for name, array in to_arrays(graph).items()}
-        _sync_folder(version)
-        _sync_folder(versions)
+        sync_folder(version)
+        sync_folder(versions)
         manifest = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
@@ -125,7 +125,7 @@ def _save_version(graph: EvolvingGraph, folder: Path) -> None:
         _discard(version, staged)
         raise
     try:
-        _sync_folder(folder)
+        sync_folder(folder)
     except OSError as error:
         raise EvergraphError(
             f"{folder}: the graph is saved, but the disk did not confirm it ({error.strerror or error}); save it again."
@@ -162,29 +162,8 @@ def _write_array(path: Path, array: NDArray[Any]) -> dict[str, Any]:
     return {"bytes": hashing.size, "sha256": hashing.hash.hexdigest()}
 
 
-def _sync_folder(folder: Path) -> None:
-    with contextlib.suppress(PermissionError):  # Windows cannot open folders, and has no need to
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Hold the folder for one writer; the lock goes with the process, however that ends."""
-    try:
-        import fcntl
-    except ImportError:  # not on Windows
-        yield
-        return
-    with (folder / _LOCK).open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise EvergraphError(f"{folder}: another process is writing this graph; wait until it is done.") from None
-        yield
+def _locked(folder: Path) -> contextlib.AbstractContextManager[None]:
+    return locked(folder, "graph")
 
 
 def open_graph(folder: Path) -> EvolvingGraph:

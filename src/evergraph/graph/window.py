@@ -110,9 +110,39 @@ class Window:
             return tfidf(features, self.rows, slice(0, len(self.graph)), min_df=min_df)
         if text != "past":
             raise InputError(f"there is no text mode {text!r}", fix="choose 'past', 'global' or 'counts'")
+        return tfidf(features, self.rows, self._known(before), min_df=min_df)
+
+    def known_columns(self, *, before: int | str | None = None) -> NDArray[np.int64]:
+        """Columns of the features that are in use before a time; of dense features all.
+
+        The features of a graph are as wide as all it ever holds. A model must not be: its width would tell the future.
+
+        Parameters
+        ----------
+        before
+            The time of the task; the last of the window unless given.
+
+        Examples
+        --------
+        >>> from evergraph import EvolvingGraph
+        >>> graph = EvolvingGraph.build({"id": [1, 2], "time": [1, 2], "text": ["old news", "new words"]})
+        >>> graph.window(1, 2).known_columns().tolist(), graph.features.width
+        ([0, 1], 4)
+        """
+        features = self.graph.features
+        if features is None:
+            raise InputError("the graph has no features", fix="import it with a text column or feature columns")
+        if isinstance(features, DenseFeatures):
+            return np.arange(features.width)
+        part = features.rows(self._known(before))
+        used = np.zeros(features.width, bool)
+        used[part.indices[part.indptr[0] : part.indptr[-1]]] = True
+        return np.flatnonzero(used)
+
+    def _known(self, before: int | str | None) -> slice:
+        """The vertices of the whole graph that are older than the task."""
         limit = self.last if before is None else self.graph.axis.period(before)
-        known = slice(0, int(np.searchsorted(self.graph.times, limit)))
-        return tfidf(features, self.rows, known, min_df=min_df)
+        return slice(0, int(np.searchsorted(self.graph.times, limit)))
 
     def to_pyg(self, **inputs: Any) -> Any:
         """As a PyTorch Geometric ``Data``; see `evergraph.graph.interop.to_pyg`."""

@@ -1,0 +1,99 @@
+"""Compiling loops with numba, and running them on several cores.
+
+The threads are Python's: compiled code releases the interpreter lock. That leaves numba's own threading layers alone,
+of which one (workqueue) ends the process when two threads use it at once and another (GNU OpenMP) when a forked child
+uses it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
+from itertools import pairwise
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["compiled", "over_range", "over_rows"]
+
+_SMALL = 200_000  # numbers to touch below which a second thread costs more than it brings
+_PIECES = 4  # a thread: rows cost what they cost, and a neighbour on the machine may slow one core down
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a function of arrays and numbers; what was compiled is kept on disk where that is possible."""
+    # Fused multiply-add is all that is allowed beyond strict arithmetic: NaN and infinity must pass through.
+    compiler = partial(numba.njit, nogil=True, fastmath={"contract"}, error_model="numpy")
+    try:
+        kernel: Callable[..., Any] = compiler(cache=True)(function)
+    except RuntimeError:  # there is no folder that may be written to; compiling anew each time is better than failing
+        kernel = compiler()(function)
+    return kernel
+
+
+def over_rows(kernel: Callable[..., Any], indptr: NDArray[Any], width: int, *arguments: Any) -> None:
+    """Run ``kernel(first, last, *arguments)`` over runs of rows that cost about the same.
+
+    Rows are independent, so results do not depend on the number of threads.
+
+    Parameters
+    ----------
+    kernel
+        A compiled function that writes the rows ``first`` to ``last - 1`` of its result.
+    indptr
+        Entries before each row.
+    width
+        What an entry costs, in numbers.
+    """
+    rows, threads = len(indptr) - 1, cores()
+    entries = int(indptr[-1] - indptr[0]) + rows
+    if threads == 1 or entries * width < _SMALL:
+        kernel(0, rows, *arguments)
+        return
+    # A row costs its entries and one more, or empty rows would come for nothing.
+    cost = indptr.astype(np.int64) - int(indptr[0]) + np.arange(rows + 1)
+    cuts = np.searchsorted(cost, np.linspace(0, entries, _PIECES * threads + 1)[1:-1])
+    _share(kernel, np.unique(np.concatenate([[0], cuts, [rows]])).tolist(), arguments)
+
+
+def over_range(kernel: Callable[..., Any], n: int, *arguments: Any) -> None:
+    """Run ``kernel(first, last, *arguments)`` over runs of ``n`` places."""
+    threads = cores()
+    pieces = 1 if n < _SMALL else _PIECES * threads
+    _share(kernel, [n * piece // pieces for piece in range(pieces + 1)], arguments)
+
+
+def _share(kernel: Callable[..., Any], bounds: list[int], arguments: tuple[Any, ...]) -> None:
+    """Run over the pieces between bounds; this thread works too, so that one less has to be woken up."""
+    pieces = deque(pairwise(bounds))
+
+    def work() -> None:
+        while True:
+            try:
+                first, last = pieces.popleft()
+            except IndexError:
+                return
+            kernel(first, last, *arguments)
+
+    threads = min(cores(), len(pieces))
+    helpers = [_pool(os.getpid(), threads - 1).submit(work) for _ in range(threads - 1)]
+    work()
+    for helper in helpers:
+        helper.result()
+
+
+def cores() -> int:
+    """Threads to use: as many as torch does, so that one setting governs both."""
+    import torch
+
+    return torch.get_num_threads()
+
+
+@cache
+def _pool(process: int, threads: int) -> ThreadPoolExecutor:  # noqa: ARG001  # a forked child needs threads of its own
+    return ThreadPoolExecutor(threads, thread_name_prefix="evergraph")

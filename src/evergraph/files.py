@@ -1,0 +1,49 @@
+"""Writing files so that they are there afterwards, whatever happens."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from evergraph.errors import EvergraphError
+
+__all__ = ["LOCK", "locked", "sync_folder", "write_synced"]
+
+LOCK = ".lock"
+"""The file in a folder that its writer holds."""
+
+
+@contextlib.contextmanager
+def locked(folder: Path, what: str) -> Iterator[None]:
+    """Hold the folder for one writer; the lock goes with the process, however that ends."""
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        yield
+        return
+    with (folder / LOCK).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise EvergraphError(f"{folder}: another process is writing this {what}; wait until it is done.") from None
+        yield
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the disk confirm which files a folder holds."""
+    with contextlib.suppress(PermissionError):  # Windows cannot open folders, and has no need to
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def write_synced(path: Path, data: bytes) -> None:
+    """Write a file and have the disk confirm it."""
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
