@@ -1,0 +1,56 @@
+"""A multilayer perceptron: features only, no edges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from evergraph.nn.base import Batch, Draw, Model, Parameters, check_settings, widths
+from evergraph.nn.noise import Noise
+from evergraph.nn.ops import linear, relu_drop
+from evergraph.nn.sparse import SparseMatrix
+
+__all__ = ["MLP"]
+
+
+@dataclass(frozen=True)
+class MLP(Model):
+    """Linear layers with rectifiers and dropout between them; reads no edges.
+
+    Parameters
+    ----------
+    hidden, layers, dropout
+        Width of hidden layers, number of layers, and share that is dropped after each but the last.
+
+    Examples
+    --------
+    >>> MLP(hidden=64)
+    MLP(hidden=64, layers=2, dropout=0.5)
+    """
+
+    hidden: int = 64
+    layers: int = 2
+    dropout: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_settings(hidden=self.hidden, layers=self.layers, dropout=self.dropout)
+
+    def parameters(self, inputs: int, outputs: int, draw: Draw) -> Parameters:
+        """See `Model`."""
+        p = {}
+        for layer, (before, after) in enumerate(widths(inputs, self.hidden, self.layers, outputs)):
+            p[f"{layer}.weight"], p[f"{layer}.bias"] = draw.linear(before, after)
+        return p
+
+    def forward(self, p: Parameters, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:
+        """See `Model`."""
+        h: Tensor | SparseMatrix = batch.x
+        for layer in range(self.layers - 1):
+            h = relu_drop(linear(h, p[f"{layer}.weight"], p[f"{layer}.bias"]), self.dropout, noise)
+        last = self.layers - 1
+        if isinstance(h, SparseMatrix):  # one layer
+            logits = linear(h, p["0.weight"], p["0.bias"])[: batch.rows]
+            return logits, logits
+        h = h[: batch.rows]
+        return linear(h, p[f"{last}.weight"], p[f"{last}.bias"]), h
