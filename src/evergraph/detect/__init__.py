@@ -1,0 +1,11 @@
+"""Unseen-class detectors: a loss to train with, a score (up = more unseen) and a decision for each vertex."""
+
+from evergraph.detect.base import Detector, Outputs
+from evergraph.detect.check import check_detector
+from evergraph.detect.doc import DOC, GDOC
+from evergraph.detect.softmax import Softmax
+
+__all__ = ["DETECTORS", "DOC", "GDOC", "Detector", "Outputs", "Softmax", "check_detector"]
+
+DETECTORS: dict[str, type[Detector]] = {"none": Softmax, "doc": DOC, "gdoc": GDOC}
+"""The detectors by the names that the command line and saved files use."""

@@ -1,0 +1,114 @@
+"""What every detector is: a value without memory; what it has learned is a state that others keep and save."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = ["Detector", "Outputs", "State"]
+
+State = Mapping[str, Tensor]
+"""What a detector has fitted: tensors by name, flat, so that they can be saved as safetensors."""
+
+
+@dataclass(frozen=True, eq=False)
+class Outputs:
+    """What a model says of some vertices.
+
+    Parameters
+    ----------
+    logits
+        One row for each vertex; column ``i`` is the i-th known class. There is at least one known class.
+    hidden
+        The vectors below the output layer, one row for each vertex, where the model gives them.
+
+    Examples
+    --------
+    >>> len(Outputs(torch.zeros(5, 3)))
+    5
+    """
+
+    logits: Tensor
+    hidden: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.logits)
+
+
+class Detector(ABC):
+    """Tells vertices of unseen classes from those of known ones; write a subclass as a frozen dataclass.
+
+    A subclass has a loss, a score and a decision, and may fit a state after training. It holds its parameters and
+    nothing else, so one training serves every threshold. `check_detector` tells whether it keeps the contract:
+
+    * the order of the classes and the order of the vertices mean nothing;
+    * a higher score means more unseen, and whoever scores higher than a rejected vertex is rejected too.
+
+    Examples
+    --------
+    A detector that rejects a vertex whose largest logit is low:
+
+    >>> from torch.nn import functional as F
+    >>> @dataclass(frozen=True)
+    ... class LargestLogit(Detector):
+    ...     least: float = 0.0
+    ...
+    ...     def loss(self, logits, targets, counts, weights=None):
+    ...         losses = F.cross_entropy(logits, targets, reduction="none")
+    ...         return losses.mean() if weights is None else (weights * losses).sum() / weights.sum()
+    ...
+    ...     def score(self, outputs, state):
+    ...         return -outputs.logits.amax(1).double()
+    ...
+    ...     def reject(self, outputs, state):
+    ...         return self.score(outputs, state) > -self.least
+    >>> LargestLogit(2.0).reject(Outputs(torch.tensor([[3.0, -1.0], [1.0, 0.0]])), {})
+    tensor([False,  True])
+    """
+
+    @abstractmethod
+    def loss(self, logits: Tensor, targets: Tensor, counts: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Training loss of labelled vertices: a scalar that can be differentiated by the logits.
+
+        Parameters
+        ----------
+        logits
+            One row for each vertex, one column for each known class.
+        targets
+            The column of each vertex's class, as int64.
+        counts
+            Labelled training vertices of each class in the whole current window, as int64; the vertices given here
+            may be a sample of them.
+        weights
+            Weight of each vertex in the mean over vertices; all alike where it is None.
+        """
+
+    def fit(self, outputs: Outputs, targets: Tensor, before: State) -> State:  # noqa: ARG002  # most have no state
+        """State after training on a task; empty unless a subclass says otherwise.
+
+        Parameters
+        ----------
+        outputs
+            What the trained model says of the training vertices, in evaluation mode and without gradients.
+        targets
+            The column of each vertex's class, as int64. A known class may have no vertex.
+        before
+            The state of the last task, of as many classes or fewer; empty at first and after a cold restart.
+        """
+        return {}
+
+    def probability(self, logits: Tensor) -> Tensor:
+        """Probability of each vertex's most likely known class, as float64; by default that of a softmax."""
+        return torch.softmax(logits.double(), 1).amax(1)
+
+    @abstractmethod
+    def score(self, outputs: Outputs, state: State) -> Tensor:
+        """How unseen each vertex's class is, as float64: the higher, the more unseen."""
+
+    @abstractmethod
+    def reject(self, outputs: Outputs, state: State) -> Tensor:
+        """Whether each vertex is held to be of an unseen class, as bool."""

@@ -1,0 +1,44 @@
+"""No detector: the plain softmax classifier, which takes every vertex for one of a known class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812  # the name that everyone gives it
+
+from evergraph.detect.base import Detector, Outputs, State
+
+__all__ = ["Softmax"]
+
+
+@dataclass(frozen=True)
+class Softmax(Detector):
+    """Cross-entropy over the known classes; the score is 1 minus the largest probability; no vertex is rejected.
+
+    Examples
+    --------
+    >>> outputs = Outputs(torch.tensor([[9.0, 0.0, 0.0], [0.0, 0.0, 0.0]]))
+    >>> Softmax().score(outputs, {})
+    tensor([2.4676e-04, 6.6667e-01], dtype=torch.float64)
+    >>> Softmax().reject(outputs, {})
+    tensor([False, False])
+    """
+
+    def loss(self, logits: Tensor, targets: Tensor, counts: Tensor, weights: Tensor | None = None) -> Tensor:  # noqa: ARG002
+        """Cross-entropy, as a (weighted) mean over vertices; 0 where no vertex has weight."""
+        losses = F.cross_entropy(logits, targets, reduction="none")
+        if weights is None:
+            return losses.sum() / max(len(losses), 1)
+        weights = weights.to(losses)
+        total = weights.sum()
+        return (weights * losses).sum() / torch.where(total > 0, total, 1)
+
+    def score(self, outputs: Outputs, state: State) -> Tensor:  # noqa: ARG002
+        """1 minus the largest softmax probability."""
+        return 1 - torch.softmax(outputs.logits.double(), 1).amax(1)
+
+    def reject(self, outputs: Outputs, state: State) -> Tensor:  # noqa: ARG002
+        """Nobody."""
+        return torch.zeros(len(outputs), dtype=torch.bool, device=outputs.logits.device)
