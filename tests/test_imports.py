@@ -29,6 +29,8 @@ def loaded_by(statement: str) -> set[str]:
         ("import evergraph; dir(evergraph)", [*HEAVY, "numpy", "scipy"]),
         ("import evergraph.graph", HEAVY),
         ("from evergraph import UNSEEN, ClassRegistry, EvolvingGraph, InputError, Window", HEAVY),
+        ("from evergraph import Task, tasks, Decisions, evaluate, metrics", HEAVY),
+        ("import evergraph.analysis.tdiff", ["torch"]),
     ],
 )
 def test_importing_loads_no_more_than_is_needed(statement: str, forbidden: list[str]) -> None:
@@ -85,10 +87,21 @@ def files_in(room: str) -> list[Path]:
     ("room", "may_know"),
     [
         ("errors", set()),
+        ("files", {"errors"}),
+        ("compiled", set()),
         ("classes", {"errors"}),
-        ("graph", {"errors", "classes"}),
+        ("graph", {"errors", "files", "classes"}),
         ("datasets", {"errors", "classes", "graph"}),
-        ("analysis", {"errors", "classes", "graph"}),
+        ("analysis", {"errors", "classes", "compiled", "graph"}),
+        ("metrics", {"errors", "classes"}),
+        ("nn", {"errors", "compiled"}),
+        ("detect", {"errors"}),
+        ("task", {"errors", "graph", "analysis"}),
+        ("vocabulary", {"errors", "graph"}),
+        ("decisions", {"errors", "classes", "graph", "metrics", "task"}),
+        ("rates", {"nn", "detect"}),
+        ("learner", {"errors", "graph", "nn", "detect", "task", "vocabulary", "decisions", "rates", "checkpoint"}),
+        ("checkpoint", {"errors", "files", "nn", "detect", "vocabulary", "learner"}),
     ],
 )
 def test_rooms_know_only_the_rooms_below_them(room: str, may_know: set[str]) -> None:

@@ -9,41 +9,57 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from evergraph import analysis, datasets
+    from evergraph import analysis, datasets, detect, metrics, nn
     from evergraph.analysis import drift, first_task, profile, tdiff
     from evergraph.classes import UNSEEN, ClassRegistry
     from evergraph.datasets import load
+    from evergraph.decisions import Decisions, evaluate
     from evergraph.errors import EvergraphError, InputError
     from evergraph.graph import EvolvingGraph, Window
+    from evergraph.learner import LifelongLearner
+    from evergraph.task import Task, tasks
 
 _HOME = {
     "UNSEEN": "evergraph.classes",
     "ClassRegistry": "evergraph.classes",
+    "Decisions": "evergraph.decisions",
     "EvergraphError": "evergraph.errors",
     "EvolvingGraph": "evergraph.graph",
     "InputError": "evergraph.errors",
+    "LifelongLearner": "evergraph.learner",
+    "Task": "evergraph.task",
     "Window": "evergraph.graph",
     "drift": "evergraph.analysis",
+    "evaluate": "evergraph.decisions",
     "first_task": "evergraph.analysis",
     "load": "evergraph.datasets",
     "profile": "evergraph.analysis",
+    "tasks": "evergraph.task",
     "tdiff": "evergraph.analysis",
 }
-_ROOMS = ("analysis", "datasets")
+_ROOMS = ("analysis", "datasets", "detect", "metrics", "nn")
 
 __all__ = [
     "UNSEEN",
     "ClassRegistry",
+    "Decisions",
     "EvergraphError",
     "EvolvingGraph",
     "InputError",
+    "LifelongLearner",
+    "Task",
     "Window",
     "analysis",
     "datasets",
+    "detect",
     "drift",
+    "evaluate",
     "first_task",
     "load",
+    "metrics",
+    "nn",
     "profile",
+    "tasks",
     "tdiff",
 ]
 

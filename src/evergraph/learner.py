@@ -1,0 +1,398 @@
+"""The lifelong learner: one model, kept current task by task."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, Self, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evergraph.decisions import Decisions
+from evergraph.detect import Detector, Outputs, Softmax
+from evergraph.errors import EvergraphError, InputError
+from evergraph.graph.window import TextMode, Window
+from evergraph.nn import Batch, Draw, Model, Neighbours, Noise, SparseMatrix, carry_over
+from evergraph.nn.base import Parameters
+from evergraph.nn.catalogue import as_model
+from evergraph.nn.memory import kept_memory
+from evergraph.nn.sparse import choose_kernels
+from evergraph.rates import default_rate
+from evergraph.task import Task
+from evergraph.vocabulary import Vocabulary
+
+__all__ = ["LifelongLearner", "Restart"]
+
+log = logging.getLogger(__name__)
+
+Restart = Literal["warm", "cold", "hybrid", "once"]
+
+
+class LifelongLearner:
+    """Keeps one model current on a graph that grows, and tells classes that were never seen before.
+
+    Parameters
+    ----------
+    model
+        One of `evergraph.nn`, or a ``torch.nn.Module`` of your own that takes ``(x, edge_index)`` and returns hidden
+        vectors. GraphSAGE unless given.
+    detector
+        One of `evergraph.detect`; without one, no vertex is ever rejected.
+    restart
+        ``"warm"`` goes on from the weights of the last task; rows of new classes and words are drawn afresh.
+        ``"cold"`` draws all afresh. ``"hybrid"`` is cold when a class is new and warm otherwise. ``"once"`` trains on
+        the first task and never again.
+    steps
+        Steps of training for each task.
+    lr
+        Learning rate; unless given, the paper's for the model, the detector, the restart and the share of time
+        differences that the history covers (see `evergraph.rates`).
+    weight_decay
+        Of Adam, which starts anew for each task.
+    text
+        How text becomes numbers: see `Window.inputs`.
+    seed
+        All randomness comes from it: the same seed, data and number of threads give the same numbers.
+    kernels
+        ``"numba"`` or ``"torch"``; ``"auto"`` takes the first on a processor and the second elsewhere.
+    device
+        Where to compute: ``"cpu"``, ``"cuda"`` …
+
+    Attributes
+    ----------
+    classes_
+        Names of the known classes in the order of the output layer.
+    vocabulary_
+        What the input layer reads.
+    weights_
+        The parameters by name.
+    detector_state_
+        What the detector has fitted.
+    tasks_
+        Number of tasks so far.
+    time_
+        Time of the last task.
+    lr_
+        The learning rate of the last task.
+    losses_
+        Loss of each step of the last task.
+
+    Examples
+    --------
+    >>> import evergraph
+    >>> from evergraph.detect import GDOC
+    >>> graph = evergraph.datasets.synthetic(vertices=600, times=6, classes=4, new_classes=1, seed=1)
+    >>> learner = LifelongLearner(GraphSAGE(hidden=16), detector=GDOC(0.5), steps=50)
+    >>> for task in evergraph.tasks(graph, history=3):
+    ...     decisions = learner.adapt(task).predict(task)
+    >>> learner.time_ == graph.last_time, len(decisions) == len(task.test_ids)
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        model: Model | torch.nn.Module | None = None,
+        detector: Detector | None = None,
+        *,
+        restart: Restart = "warm",
+        steps: int = 200,
+        lr: float | None = None,
+        weight_decay: float = 0.0,
+        text: TextMode = "past",
+        seed: int = 0,
+        kernels: Literal["auto", "numba", "torch"] = "auto",
+        device: str | torch.device = "cpu",
+    ) -> None:
+        self.model, self.detector, self.restart, self.steps, self.lr = model, detector, restart, steps, lr
+        self.weight_decay, self.text, self.seed, self.kernels, self.device = weight_decay, text, seed, kernels, device
+        self.classes_: tuple[str, ...] = ()
+        self.vocabulary_: Vocabulary | None = None
+        self.weights_: Parameters | None = None
+        self.detector_state_: dict[str, Tensor] = {}
+        self.tasks_ = 0
+        self.time_: int | None = None
+        self.lr_: float | None = None
+        self.losses_: list[float] = []
+        self._last: tuple[Window, Vocabulary, Tensor | SparseMatrix, Neighbours] | None = None
+        self._built: tuple[object, Model] | None = None
+        self._check()
+
+    # --- learning ----------------------------------------------------------------------------------------------------
+
+    def adapt(self, task: Task, on_step: Callable[[int, float], object] | None = None) -> Self:
+        """Learn from a task's training vertices.
+
+        If it fails or is interrupted, the learner stays as it was. A task without labels to learn from is an error when
+        it is the first; later on it changes nothing.
+
+        Parameters
+        ----------
+        task
+            What may be seen; times must ascend from task to task.
+        on_step
+            Called after each step with its number, from 1 up, and its loss.
+        """
+        self._check()
+        if self.time_ is not None and task.time <= self.time_:
+            raise InputError(
+                f"the task is of time {task.time}, but the learner has adapted to {self.time_} already",
+                fix="give it later tasks, or start a new learner",
+            )
+        if self.weights_ is not None and self.restart == "once":
+            self.tasks_, self.time_ = self.tasks_ + 1, task.time
+            return self
+        if not (task.targets >= 0).any():
+            self._without_labels(task)
+            return self
+        with kept_memory():
+            self._adapt(task, on_step)
+        return self
+
+    def _without_labels(self, task: Task) -> None:
+        label = task.graph.axis.label
+        span = f"{label(task.window.first)} to {label(task.time - 1)}"
+        if self.weights_ is None:
+            raise InputError(
+                f"there is no label to learn from in {span}",
+                fix="choose a longer history, a later first task or a higher label rate",
+            )
+        log.warning("no label to learn from in %s: the model for %s stays as it was", span, label(task.time))
+        self.tasks_, self.time_ = self.tasks_ + 1, task.time
+
+    def _adapt(self, task: Task, on_step: Callable[[int, float], object] | None) -> None:
+        model, detector = self._model(), self._detector()
+        new = self._new_classes(task)
+        classes = (*self.classes_, *new)
+        vocabulary = self.vocabulary_ or Vocabulary.start(task.training, self.text)
+        vocabulary = vocabulary.grown(task.training, task.time)
+        cold = self._is_cold(bool(new))
+        lr = self._rate(model, detector, task)
+
+        batch, counts = self._training_batch(task, vocabulary, classes)
+        weights = self._restarted(model, vocabulary.width, len(classes), cold=cold)
+        losses: list[float] = []
+        if (known := model.closed_form(counts)) is not None:
+            weights = known
+        else:
+            losses = self._train(model, detector, weights, batch, counts, lr, on_step)
+        state: dict[str, Tensor] = {}
+        if type(detector).fit is not Detector.fit:
+            outputs, chosen = self._forward(model, weights, batch, self._fitting_noise(batch)), batch.labelled
+            kept = Outputs(outputs.logits[chosen], None if outputs.hidden is None else outputs.hidden[chosen])
+            state = dict(detector.fit(kept, batch.targets[chosen], {} if cold else self.detector_state_))
+        # From here on nothing can fail: either all of it is new or, above, none.
+        self.classes_, self.vocabulary_, self.weights_, self.detector_state_ = classes, vocabulary, weights, state
+        self.tasks_, self.time_, self.lr_, self.losses_ = self.tasks_ + 1, task.time, lr, losses
+
+    def _new_classes(self, task: Task) -> list[str]:
+        found = {task.graph.class_names[code] for code in np.unique(task.targets[task.targets >= 0])}
+        # By name: numbers of classes depend on what else the graph holds, also on its future.
+        return sorted(found - set(self.classes_))
+
+    def _is_cold(self, new: bool) -> bool:
+        return self.weights_ is None or self.restart == "cold" or (self.restart == "hybrid" and new)
+
+    def _rate(self, model: Model, detector: Detector, task: Task) -> float:
+        if self.lr is not None:
+            return self.lr
+        if self.lr_ is not None:  # as in the paper, one for all tasks
+            return self.lr_
+        return default_rate(model, detector, warm=self.restart != "cold", level=task.level)
+
+    def _restarted(self, model: Model, inputs: int, outputs: int, *, cold: bool) -> Parameters:
+        """The parameters to train from: all fresh, or what is known laid over fresh ones."""
+        fresh = {
+            k: v.to(self.device) for k, v in model.parameters(inputs, outputs, Draw(self.seed, self.tasks_)).items()
+        }
+        return fresh if cold or self.weights_ is None else carry_over(self.weights_, fresh)
+
+    def _training_batch(self, task: Task, vocabulary: Vocabulary, classes: tuple[str, ...]) -> tuple[Batch, Tensor]:
+        x, graph = self._read(task.training, vocabulary, task.time)
+        row_of = {name: row for row, name in enumerate(classes)}
+        # The last place is for -1, no label.
+        columns = np.array([*(row_of.get(name, -1) for name in task.graph.class_names), -1])
+        rows = int(np.flatnonzero(task.targets >= 0)[-1]) + 1
+        targets = torch.from_numpy(columns[task.targets[:rows]]).to(graph.indptr.device)
+        batch = Batch(x, graph, rows, targets)
+        return batch, torch.bincount(targets[batch.labelled], minlength=len(classes))
+
+    def _train(
+        self,
+        model: Model,
+        detector: Detector,
+        weights: Parameters,
+        batch: Batch,
+        counts: Tensor,
+        lr: float,
+        on_step: Callable[[int, float], object] | None,
+    ) -> list[float]:
+        """Train the parameters in place; returns the losses."""
+        trained = [value.requires_grad_() for name, value in weights.items() if model.trained(name)]
+        optimiser = self._optimiser(trained, lr)
+        rng = np.random.default_rng([self.seed, self.tasks_])
+        losses: list[float] = []
+        batches = model.batches(batch, rng)
+        for step in range(1, self.steps + 1):
+            part = next(batches)
+            logits, _ = model.forward(weights, part, self._noise(batch, step))
+            chosen, targets = part.labelled, part.targets
+            if len(chosen) < len(logits):
+                logits, targets = logits.index_select(0, chosen), targets.index_select(0, chosen)
+            share = None if part.weights is None else part.weights.index_select(0, chosen)
+            loss = detector.loss(logits, targets, counts, share)
+            optimiser.zero_grad(set_to_none=True)
+            loss.backward()  # type: ignore[no-untyped-call]  # torch's
+            optimiser.step()
+            losses.append(float(loss.detach()))
+            if not math.isfinite(losses[-1]):
+                raise EvergraphError(
+                    f"the loss of step {step} is {losses[-1]}: lower the learning rate (lr={lr}), or look for features "
+                    "that are very large or not numbers."
+                )
+            if on_step is not None:
+                on_step(step, losses[-1])
+        for value in trained:
+            value.requires_grad_(False)
+        return losses
+
+    def _noise(self, batch: Batch, step: int) -> Noise:
+        return Noise(self.seed, self.tasks_, step, device=batch.graph.indptr.device, kernels=batch.graph.kernels)
+
+    def _fitting_noise(self, batch: Batch) -> Noise | None:  # noqa: ARG002  # a subclass may want some
+        """A detector is fitted to what it will see in deciding: outputs without dropout."""
+        return None
+
+    def _optimiser(self, trained: list[Tensor], lr: float) -> torch.optim.Optimizer:
+        return torch.optim.Adam(trained, lr=lr, weight_decay=self.weight_decay, fused=True)
+
+    # --- deciding ----------------------------------------------------------------------------------------------------
+
+    def predict(self, task: Task, detector: Detector | None = None) -> Decisions:
+        """Decide the test vertices of a task.
+
+        Parameters
+        ----------
+        task
+            The task; usually the one just adapted to.
+        detector
+            Another threshold or alpha than that of training, at no cost: training does not depend on them.
+        """
+        own = self._detector()
+        if detector is not None and type(detector) is not type(own):
+            raise InputError(
+                f"the learner was trained with {type(own).__name__}, which cannot decide as {type(detector).__name__}",
+                fix=f"give another {type(own).__name__}, or train with the other detector",
+            )
+        outputs = self.outputs(task)
+        decider = detector or own
+        best = outputs.logits.argmax(1).cpu().numpy()
+        return Decisions(
+            ids=task.test_ids,
+            time=task.time,
+            best=np.array(self.classes_, object)[best],
+            rejected=decider.reject(outputs, self.detector_state_).cpu().numpy(),
+            score=decider.score(outputs, self.detector_state_).cpu().numpy(),
+            probability=decider.probability(outputs.logits).cpu().numpy(),
+            known=self.classes_,
+        )
+
+    def outputs(self, task: Task) -> Outputs:
+        """What the model says of the test vertices: a column of logits for each of `classes_`."""
+        if self.weights_ is None or self.vocabulary_ is None:
+            raise EvergraphError("the learner has not learnt anything yet: call adapt(task) first.")
+        x, graph = self._read(task.window, self.vocabulary_, task.time)
+        everything = Batch(x, graph, len(graph), torch.empty(0, dtype=torch.int64))
+        found = self._forward(self._model(), self.weights_, everything)
+        hidden = None if found.hidden is None else found.hidden[task.test]
+        return Outputs(found.logits[task.test], hidden)
+
+    def _forward(self, model: Model, weights: Parameters, batch: Batch, noise: Noise | None = None) -> Outputs:
+        with torch.no_grad():
+            return Outputs(*model.forward(weights, batch, noise))
+
+    def _read(self, window: Window, vocabulary: Vocabulary, time: int) -> tuple[Tensor | SparseMatrix, Neighbours]:
+        """Features and neighbours as tensors; those of the last window are kept, for training and deciding share it."""
+        if self._last is not None and self._last[0] is window and self._last[1] is vocabulary:
+            return self._last[2:]
+        device = torch.device(self.device)
+        kernels = choose_kernels(self.kernels, device)
+        matrix = vocabulary.read(window, time)
+        x: Tensor | SparseMatrix
+        if isinstance(matrix, np.ndarray):
+            x = torch.from_numpy(np.array(matrix, np.float32)).to(device)  # a copy, for the graph's memory is read-only
+        else:
+            x = SparseMatrix.of(matrix, device=device, kernels=kernels)
+        graph = Neighbours.of(window.links.indptr, window.links.indices, device=device, kernels=kernels)
+        self._last = (window, vocabulary, x, graph)
+        return x, graph
+
+    # --- keeping -----------------------------------------------------------------------------------------------------
+
+    def save(self, folder: str | Path) -> None:
+        """Save into a folder, at once or not at all; a learner that is there is replaced."""
+        from evergraph.checkpoint import save
+
+        save(self, Path(folder))
+
+    @classmethod
+    def load(cls, folder: str | Path, model: Model | torch.nn.Module | None = None) -> Self:
+        """Load a saved learner; one with a module of your own needs that module as ``model``."""
+        from evergraph.checkpoint import load
+
+        return load(cls, Path(folder), model)
+
+    # --- scikit-learn's idioms ---------------------------------------------------------------------------------------
+
+    def get_params(self, deep: bool = False) -> dict[str, Any]:  # noqa: ARG002  # as scikit-learn has it
+        """The arguments by name."""
+        return {name: getattr(self, name) for name in inspect.signature(LifelongLearner).parameters}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change arguments; they take effect with the next task."""
+        for name, value in params.items():
+            if name not in self.get_params():
+                raise InputError(
+                    f"the learner has no argument {name!r}", fix=f"use one of {', '.join(self.get_params())}"
+                )
+            setattr(self, name, value)
+        self._check()
+        return self
+
+    def __repr__(self) -> str:
+        signature = inspect.signature(LifelongLearner).parameters
+        changed = [
+            f"{k}={v!r}" for k, v in self.get_params().items() if k not in signature or v != signature[k].default
+        ]
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    def _model(self) -> Model:
+        if self._built is None or self._built[0] is not self.model:
+            self._built = (self.model, as_model(self.model))
+        return self._built[1]
+
+    def _detector(self) -> Detector:
+        return Softmax() if self.detector is None else self.detector
+
+    def _check(self) -> None:
+        if self.restart not in get_args(Restart):
+            raise InputError(
+                f"there is no restart {self.restart!r}", fix=f"choose one of {', '.join(get_args(Restart))}"
+            )
+        if isinstance(self.steps, bool) or not isinstance(self.steps, int) or self.steps < 1:
+            raise InputError(f"steps is {self.steps!r}", fix="give a whole number from 1 up")
+        if self.lr is not None and not self.lr > 0:
+            raise InputError(f"lr is {self.lr!r}", fix="give a learning rate above 0")
+        if not self.weight_decay >= 0:
+            raise InputError(f"weight_decay is {self.weight_decay!r}", fix="give 0 or more")
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
+            raise InputError(f"seed is {self.seed!r}", fix="give a whole number from 0 up")
+        if self.kernels not in ("auto", "numba", "torch"):
+            raise InputError(f"there are no kernels {self.kernels!r}", fix="choose 'auto', 'numba' or 'torch'")
+        if self.detector is not None and not isinstance(self.detector, Detector):
+            raise InputError(f"{self.detector!r} is no detector", fix="give one of evergraph.detect")
+        self._model()

@@ -1,0 +1,94 @@
+"""What an input layer reads: the columns of the features that have been in use so far, by their names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from evergraph.errors import InputError
+from evergraph.graph.features import DenseFeatures, SparseFeatures
+from evergraph.graph.window import TextMode, Window
+
+__all__ = ["Vocabulary"]
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The columns that a learner knows, each with its row of the input layer; only ever appended to.
+
+    Parameters
+    ----------
+    names
+        Names of sparse columns (words) by row; None for dense features, whose columns are what they are.
+    width
+        Number of rows.
+    text
+        How text becomes numbers; see `Window.inputs`.
+
+    Examples
+    --------
+    >>> from evergraph import EvolvingGraph
+    >>> graph = EvolvingGraph.build({"id": [1, 2], "time": [1, 2], "text": ["old news", "new words are news"]})
+    >>> known = Vocabulary.start(graph.window(1, 2), "past").grown(graph.window(1, 2), before=2)
+    >>> known.names, known.read(graph.window(1, 2), before=2).toarray().round(2).tolist()
+    (('news', 'old'), [[0.71, 0.71], [1.0, 0.0]])
+    """
+
+    names: tuple[str, ...] | None
+    width: int
+    text: TextMode
+
+    @classmethod
+    def start(cls, window: Window, text: TextMode) -> Vocabulary:
+        """Before anything is known."""
+        if window.graph.features is None:
+            raise InputError(
+                "the graph has no features, so a model has nothing to read",
+                fix="import it with a text column or feature columns",
+            )
+        if isinstance(window.graph.features, DenseFeatures):
+            return cls(None, window.graph.features.width, text)
+        return cls((), 0, text)
+
+    def grown(self, window: Window, before: int) -> Vocabulary:
+        """With the columns in use before a time; with text ``"global"`` all columns, as the paper has them."""
+        features = self._check(window)
+        if self.names is None or isinstance(features, DenseFeatures):
+            return self
+        columns = features.columns
+        if self.text != "global":
+            columns = columns.take(window.known_columns(before=before))
+        # By name: numbers of columns depend on what else the graph holds, also on its future.
+        names = (*self.names, *sorted(set(columns) - set(self.names)))
+        return Vocabulary(names, len(names), self.text)
+
+    def read(self, window: Window, before: int) -> NDArray[np.float32] | sparse.csr_array:
+        """The features of a window's vertices, columns in the order of the rows; what is not known is left out."""
+        features = self._check(window)
+        matrix: Any = window.inputs(self.text, before=before)
+        if self.names is None or isinstance(features, DenseFeatures):
+            return matrix
+        row_of = {name: row for row, name in enumerate(self.names)}
+        rows = np.array([row_of.get(name, -1) for name in features.columns], np.int32)
+        found = rows[matrix.indices]
+        kept = found >= 0
+        indptr = np.concatenate([[0], np.cumsum(kept)])[matrix.indptr]
+        read = sparse.csr_array((matrix.data[kept], found[kept], indptr), shape=(len(window), self.width))
+        read.sort_indices()
+        return read
+
+    def _check(self, window: Window) -> DenseFeatures | SparseFeatures:
+        features = window.graph.features
+        dense = isinstance(features, DenseFeatures)
+        if features is None or dense != (self.names is None) or (dense and features.width != self.width):
+            expected = f"{self.width:,} dense features" if self.names is None else "sparse features or text"
+            found = "none" if features is None else f"{features.width:,} {features.kind}"
+            raise InputError(
+                f"the learner was trained on {expected}, but the graph's features are: {found}",
+                fix="give it a graph with the same kind of features, or start a new learner",
+            )
+        return features
