@@ -9,7 +9,7 @@ from typing import NoReturn
 import typer
 
 from evergraph import __version__
-from evergraph.cli import demo, imports, inspect
+from evergraph.cli import demo, imports, inspect, run
 from evergraph.errors import EvergraphError, InputError
 
 __all__ = ["app", "main"]
@@ -26,6 +26,7 @@ app.add_typer(imports.app, name="import")
 app.command("inspect", short_help="Profile, history sizes and drift of a graph.", epilog=inspect.EXAMPLE)(
     inspect.inspect
 )
+app.command("run", short_help="Learn and decide task by task, under some seeds.", epilog=run.EXAMPLE)(run.run)
 app.command("demo", short_help="A tour on the embedded graph.")(demo.demo)
 
 

@@ -4,23 +4,121 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
+from evergraph.errors import InputError
+
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from evergraph.task import History
+
+_MOST_SEEDS = 1_000
 
 GraphArgument = Annotated[str, typer.Argument(metavar="GRAPH", help="A graph folder, or: metamath, synthetic.")]
 Out = Annotated[Path, typer.Option("--out", metavar="GRAPH", help="The graph folder to write.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Write over the graph that is there.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print no progress and no tables.")]
+HistoryOption = Annotated[
+    str,
+    typer.Option(
+        "--history",
+        metavar="auto|full|N",
+        help="Times before each task that are seen; auto: as many as cover half of the time differences.",
+    ),
+]
+Seeds = Annotated[str, typer.Option("--seeds", metavar="SEEDS", help="As 0-4, or 0,2,5, or 3.")]
+
+
+# Written out, for the places that have these names import torch, which help must not wait for. A test compares them.
+class ModelName(StrEnum):
+    """The models."""
+
+    sage = "sage"
+    gat = "gat"
+    gcn = "gcn"
+    sgc = "sgc"
+    jknet = "jknet"
+    saint = "saint"
+    mlp = "mlp"
+    most_frequent = "most-frequent"
+
+
+class DetectorName(StrEnum):
+    """The detectors of unseen classes."""
+
+    none = "none"
+    doc = "doc"
+    gdoc = "gdoc"
+
+
+class RestartName(StrEnum):
+    """What a task starts from."""
+
+    warm = "warm"
+    cold = "cold"
+    hybrid = "hybrid"
+    once = "once"
+
+
+class ModeName(StrEnum):
+    """Whether training sees the test vertices, without their labels."""
+
+    transductive = "transductive"
+    inductive = "inductive"
+
+
+class TextName(StrEnum):
+    """How text becomes numbers."""
+
+    past = "past"
+    global_ = "global"
+
+
+def parse_history(text: str) -> History:
+    """The history that an option names.
+
+    Examples
+    --------
+    >>> parse_history("3"), parse_history("auto")
+    (3, 'auto')
+    """
+    named: dict[str, History] = {"auto": "auto", "full": "full"}
+    if text in named:
+        return named[text]
+    if not re.fullmatch("[0-9]{1,9}", text) or not int(text):
+        raise InputError(f"--history is {text!r}", fix="give a number of times from 1 up, or auto, or full")
+    return int(text)
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """The seeds that an option names, each once.
+
+    Examples
+    --------
+    >>> parse_seeds("0-2,7,1")
+    (0, 1, 2, 7)
+    """
+    seeds: dict[int, None] = {}
+    for part in text.split(","):
+        found = re.fullmatch(r"\s*([0-9]{1,15})\s*(?:-\s*([0-9]{1,15})\s*)?", part)
+        first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
+        if first > last:
+            raise InputError(f"--seeds is {text!r}", fix="write whole numbers, as 0-4, or 0,2,5, or 3")
+        if len(seeds) + last - first >= _MOST_SEEDS:
+            raise InputError(f"--seeds {text} are more than {_MOST_SEEDS:,}", fix="give fewer seeds")
+        seeds |= dict.fromkeys(range(first, last + 1))
+    return tuple(seeds)
 
 
 def console() -> Console:
@@ -39,7 +137,15 @@ def set_up_logging(quiet: bool) -> None:
     """Say on standard error what the library notes, unless it should be quiet."""
     log = logging.getLogger("evergraph")
     log.setLevel(logging.WARNING if quiet else logging.INFO)
-    log.handlers = [logging.StreamHandler()]
+    log.handlers = [_ToStderr()]
+
+
+class _ToStderr(logging.StreamHandler[TextIO]):
+    """Writes to what standard error is at the time: while a progress bar is up, that is above the bar."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.stream = sys.stderr
+        super().emit(record)
 
 
 @contextmanager

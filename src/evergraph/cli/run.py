@@ -1,0 +1,217 @@
+"""``evergraph run``: one configuration on one graph, under some seeds."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from evergraph.cli.common import (
+    DetectorName,
+    GraphArgument,
+    HistoryOption,
+    Json,
+    ModelName,
+    ModeName,
+    Quiet,
+    RestartName,
+    Seeds,
+    TextName,
+    console,
+    parse_history,
+    parse_seeds,
+    print_json,
+    set_up_logging,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from evergraph.experiments import OnProgress, RunResult
+
+EXAMPLE = "Example: evergraph run metamath --history 3 --seeds 0-4 --out runs/metamath"
+
+_MOST_TASKS = 40
+_HEADLINE = {
+    "accuracy": "vertices whose best known class is right",
+    "id_accuracy": "of those whose class the learner knows",
+    "mcc": "rejected against unseen, all tasks together",
+    "open_f1": "macro F1 of the decisions, 'unseen' being a class",
+    "auroc": "how well the scores tell unseen from known classes",
+    "seconds": "training and prediction, all tasks",
+}
+
+
+def run(
+    graph: GraphArgument,
+    model: Annotated[ModelName, typer.Option(help="The model.")] = ModelName.sage,
+    hidden: Annotated[int | None, typer.Option(min=1, help="Its width. Default: the model's own.")] = None,
+    layers: Annotated[int | None, typer.Option(min=1, help="Its layers. Default: the model's own.")] = None,
+    dropout: Annotated[float | None, typer.Option(help="Its dropout. Default: the model's own.")] = None,
+    hops: Annotated[int | None, typer.Option(min=1, help="Its propagation steps (sgc). Default: 2.")] = None,
+    history: HistoryOption = "auto",
+    restart: Annotated[RestartName, typer.Option(help="What a task starts from; see the docs.")] = RestartName.warm,
+    detector: Annotated[DetectorName, typer.Option(help="Detector of unseen classes.")] = DetectorName.gdoc,
+    threshold: Annotated[
+        float | None, typer.Option(help="Least probability of a known class. Default: the detector's own.")
+    ] = None,
+    alpha: Annotated[float | None, typer.Option(help="Risk reduction of doc and gdoc. Default: none.")] = None,
+    steps: Annotated[int, typer.Option(min=1, help="Training steps for each task.")] = 200,
+    lr: Annotated[float | None, typer.Option(help="Learning rate. Default: the paper's.")] = None,
+    weight_decay: Annotated[float, typer.Option(help="Weight decay.")] = 0.0,
+    first: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="First task. Default: once a quarter of the vertices is older."),
+    ] = None,
+    label_rate: Annotated[float, typer.Option(help="Share of the vertices that ever release their label.")] = 1.0,
+    mode: Annotated[
+        ModeName, typer.Option(help="Whether training sees the test vertices, without labels.")
+    ] = ModeName.transductive,
+    text: Annotated[TextName, typer.Option(help="Which words are known: those of the past, or all.")] = TextName.past,
+    seeds: Seeds = "0",
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Keep the results there; a run that was stopped goes on where it was."),
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Start over in DIR.")] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Learn and decide task by task, under some seeds: how right, how quick, and how well unseen classes are told."""
+    wanted, sight = parse_seeds(seeds), parse_history(history)
+    set_up_logging(quiet)
+    from evergraph.datasets import load
+    from evergraph.experiments import Configuration, build_detector, build_model
+    from evergraph.experiments import run as run_configuration
+
+    configuration = Configuration(
+        model=build_model(model.value, hidden=hidden, layers=layers, dropout=dropout, hops=hops),
+        detector=build_detector(detector.value, threshold=threshold, alpha=alpha),
+        history=sight,
+        restart=restart.value,
+        steps=steps,
+        lr=lr,
+        weight_decay=weight_decay,
+        first=first,
+        label_rate=label_rate,
+        mode=mode.value,
+        text=text.value,
+    )
+    opened = load(graph)
+    try:
+        with _progress(len(wanted), quiet) as on_progress:
+            result = run_configuration(configuration, opened, wanted, out=out, replace=replace, on_progress=on_progress)
+    except KeyboardInterrupt:
+        again = "" if not replace else " without --replace"
+        kept = f"the same command{again} goes on from here" if out else "nothing was kept, for there was no --out"
+        typer.echo(f"Interrupted; {kept}.", err=True)
+        raise typer.Exit(130) from None
+    if as_json:
+        print_json(result.as_dict() | {"graph": graph, "out": None if out is None else str(out)})
+    elif not quiet:
+        show(console(), graph, result)
+        if out is not None:
+            typer.echo(f"\nKept in {out}")
+
+
+@contextmanager
+def _progress(seeds: int, quiet: bool) -> Iterator[OnProgress | None]:
+    """Show on a terminal how far the run is and how long it will still take."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(20), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("starting", total=None)
+
+        def on_progress(seed: int, task: int, tasks: int, step: int, steps: int) -> None:
+            progress.update(
+                bar,
+                description=f"seed {seed + 1}/{seeds}, task {task + 1}/{tasks}, step {step}/{steps}",
+                completed=(seed * tasks + task) * steps + step,
+                total=seeds * tasks * steps,
+            )
+
+        yield on_progress
+
+
+def show(to: Console, graph: str, result: RunResult) -> None:
+    """The tasks and the headline of a run, for people."""
+    from rich.text import Text
+
+    settings, size = result.configuration, result.tasks()[0]["history"]
+    history = f"{size} (auto)" if settings["history"] == "auto" else str(size)
+    threshold = f" {settings['detector']['threshold']:g}" if "threshold" in settings["detector"] else ""
+    parts = [
+        f"{graph}: {settings['model']['name']}",
+        f"history {history}",
+        f"{settings['restart']} restarts",
+        f"{settings['detector']['name']}{threshold}",
+        f"{settings['steps']} steps",
+    ]
+    to.print(Text(", ".join(parts)))
+    to.print()
+    _show_tasks(to, result)
+    _show_headline(to, result)
+
+
+def _show_tasks(to: Console, result: RunResult) -> None:
+    tasks = result.tasks()
+    if len(tasks) > _MOST_TASKS:
+        to.print(f"{len(tasks):,} tasks, of which the last {_MOST_TASKS} are shown (--json has all)")
+    table = _table("time", "vertices", "test", "known", "accuracy", "open F1", "rejected", "unseen", "MCC", "seconds")
+    for task in tasks[-_MOST_TASKS:]:
+        table.add_row(
+            str(task["time"]),
+            _number(task["window_vertices"], ",.0f"),
+            _number(task["test_vertices"], ",.0f"),
+            _number(task["known_classes"], ",.0f"),
+            _number(task["accuracy"], ".3f"),
+            _number(task["open_f1"], ".3f"),
+            _number(task["rejected"], ".1%"),
+            _number(task["unseen"], ",.0f"),
+            _number(task["mcc"] if task["unseen"] else None, ".3f"),  # by definition 0 where there is nothing to find
+            _number(task["seconds"], ".2f"),
+        )
+    to.print(table)
+    to.print()
+
+
+def _show_headline(to: Console, result: RunResult) -> None:
+    from rich.table import Table
+
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    summary = result.summary()
+    for name, meaning in _HEADLINE.items():
+        form = ".2f" if name == "seconds" else ".3f"
+        half = summary[name]["ci95"]
+        spread = "" if half is None else f" ± {half:{form}}"
+        table.add_row(name, _number(summary[name]["mean"], form) + spread, meaning)
+    to.print(table)
+    seeds = ", ".join(map(str, result.seeds))
+    if len(result.seeds) == 1:
+        to.print(f"\nSeed {seeds}.")
+    else:
+        to.print(f"\nMeans over the seeds {seeds}; ± half the width of the 95 % interval of the mean.")
+
+
+def _table(*heads: str) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 1, 0, 0))
+    for head in heads:
+        table.add_column(head, justify="right")
+    return table
+
+
+def _number(value: Any, form: str) -> str:
+    return "-" if value is None or math.isnan(value) else f"{value:{form}}"
