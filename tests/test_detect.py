@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from evergraph.detect import DETECTORS, DOC, GDOC, Detector, Outputs, Softmax, check_detector
-from evergraph.detect import doc as doc_module
+from evergraph.detect import DETECTORS, DOC, GDOC, Detector, Outputs, Softmax, check_detector, losses
 from evergraph.errors import InputError
 
 some = settings(max_examples=60, deadline=None)
@@ -344,7 +343,7 @@ def value_and_gradient(function, logits):
 @pytest.mark.parametrize("detector", [DOC(), GDOC()], ids=repr)
 @pytest.mark.parametrize("block", [1, 100, 1 << 18])
 def test_the_loss_is_torchs(dtype, near, weighted, detector, block, monkeypatch) -> None:
-    monkeypatch.setattr(doc_module, "_BLOCK", block)
+    monkeypatch.setattr(losses, "_BLOCK", block)
     logits, targets, counts = draw(200, 7, dtype, scale=12.0)
     weights = torch.rand(200, generator=torch.Generator().manual_seed(1), dtype=dtype) if weighted else None
     pos_weight = None
@@ -593,3 +592,52 @@ def test_nobody_can_be_judged(detector: Detector) -> None:
 def test_bad_arguments(kind: type[DOC], arguments: dict[str, float], named: str, fix: str) -> None:
     with pytest.raises(InputError, match=rf"argument {named}.*To fix it: .*{fix}"):
         kind(**arguments)
+
+
+# --- the compiled losses ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("classes", [1, 2, 7, 64, 65, 130])
+@pytest.mark.parametrize("size", [0.01, 1.0, 30.0, 200.0])
+def test_the_compiled_cross_entropy_is_torchs(classes: int, size: float) -> None:
+    generator = torch.Generator().manual_seed(classes)
+    logits = (size * torch.randn(50, classes, generator=generator)).requires_grad_()
+    exact = logits.detach().double().requires_grad_()
+    targets = torch.randint(classes, (50,), generator=generator)
+    shares = torch.rand(50, generator=generator)
+    shares /= shares.sum()
+    ours = losses.cross_entropy(logits, targets, shares)
+    truth = (F.cross_entropy(exact, targets, reduction="none") * shares).sum()
+    ours.backward()
+    truth.backward()
+    assert ours.item() == pytest.approx(truth.item(), rel=1e-5, abs=1e-7)
+    torch.testing.assert_close(logits.grad, exact.grad.float(), rtol=1e-5, atol=1e-6 * shares.max().item())
+
+
+@pytest.mark.parametrize("classes", [1, 2, 7, 64, 65, 130])
+@pytest.mark.parametrize("size", [0.01, 1.0, 30.0, 200.0])
+def test_the_compiled_binary_cross_entropy_is_torchs(classes: int, size: float) -> None:
+    generator = torch.Generator().manual_seed(classes)
+    logits = (size * torch.randn(50, classes, generator=generator)).requires_grad_()
+    exact = logits.detach().double().requires_grad_()
+    targets = torch.randint(classes, (50,), generator=generator)
+    positive, shares = 5 * torch.rand(50, generator=generator), torch.rand(50, generator=generator)
+    shares[3] = 0
+    ours = losses.binary_cross_entropy(logits, targets, positive, shares)
+    one_hot = F.one_hot(targets, classes).double()
+    terms = F.binary_cross_entropy_with_logits(exact, one_hot, reduction="none")
+    truth = (torch.where(one_hot > 0, positive[:, None], 1) * terms * shares[:, None]).sum()
+    ours.backward()
+    truth.backward()
+    assert ours.item() == pytest.approx(truth.item(), rel=1e-5, abs=1e-6)
+    torch.testing.assert_close(logits.grad, exact.grad.float(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("detector", [Softmax(), DOC()], ids=repr)
+def test_a_logit_that_is_no_number_shows_in_the_loss(detector, bad) -> None:
+    logits = torch.zeros(3, 4)
+    logits[1, 2] = bad
+    logits.requires_grad_()
+    loss = detector.loss(logits, torch.tensor([0, 1, 2]), torch.tensor([1, 1, 1, 0]))
+    assert not math.isfinite(loss.item())

@@ -91,7 +91,8 @@ def save(learner: LifelongLearner, folder: Path) -> None:
         sync_folder(folder)
     except OSError as error:
         raise EvergraphError(
-            f"{folder}: the learner is saved, but the disk did not confirm it ({error.strerror or error}); save it again."
+            f"{folder}: the learner is saved, but the disk did not confirm it ({error.strerror or error}); "
+            "save it again."
         ) from error
     with contextlib.suppress(OSError):  # the learner is saved; what is left over goes with the next save
         for other in folder.glob("weights-*.safetensors"):

@@ -25,10 +25,14 @@ _SMALL = 200_000  # numbers to touch below which a second thread costs more than
 _PIECES = 4  # a thread: rows cost what they cost, and a neighbour on the machine may slow one core down
 
 
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a function of arrays and numbers; what was compiled is kept on disk where that is possible."""
-    # Fused multiply-add is all that is allowed beyond strict arithmetic: NaN and infinity must pass through.
-    compiler = partial(numba.njit, nogil=True, fastmath={"contract"}, error_model="numpy")
+def compiled(function: Callable[..., Any], *, reorder: bool = False) -> Callable[..., Any]:
+    """Compile a function of arrays and numbers; what was compiled is kept on disk where that is possible.
+
+    Fused multiply-add is allowed beyond strict arithmetic, and with ``reorder`` another order of sums, which lets them
+    be vectorised. NaN and infinity pass through in any case.
+    """
+    allowed = {"contract", "reassoc", "nsz"} if reorder else {"contract"}
+    compiler = partial(numba.njit, nogil=True, fastmath=allowed, error_model="numpy")
     try:
         kernel: Callable[..., Any] = compiler(cache=True)(function)
     except RuntimeError:  # there is no folder that may be written to; compiling anew each time is better than failing
@@ -61,10 +65,10 @@ def over_rows(kernel: Callable[..., Any], indptr: NDArray[Any], width: int, *arg
     _share(kernel, np.unique(np.concatenate([[0], cuts, [rows]])).tolist(), arguments)
 
 
-def over_range(kernel: Callable[..., Any], n: int, *arguments: Any) -> None:
-    """Run ``kernel(first, last, *arguments)`` over runs of ``n`` places."""
+def over_range(kernel: Callable[..., Any], n: int, *arguments: Any, width: int = 1) -> None:
+    """Run ``kernel(first, last, *arguments)`` over runs of ``n`` places of ``width`` numbers each."""
     threads = cores()
-    pieces = 1 if n < _SMALL else _PIECES * threads
+    pieces = 1 if n * width < _SMALL else _PIECES * threads
     _share(kernel, [n * piece // pieces for piece in range(pieces + 1)], arguments)
 
 

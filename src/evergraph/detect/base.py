@@ -112,3 +112,18 @@ class Detector(ABC):
     @abstractmethod
     def reject(self, outputs: Outputs, state: State) -> Tensor:
         """Whether each vertex is held to be of an unseen class, as bool."""
+
+
+def shares_of(logits: Tensor, weights: Tensor | None) -> Tensor:
+    """Share of each vertex in a mean over vertices; all 0 where no vertex has weight.
+
+    Examples
+    --------
+    >>> shares_of(torch.zeros(2, 5), torch.tensor([3, 1])).tolist(), shares_of(torch.zeros(2, 5), None).tolist()
+    ([0.75, 0.25], [0.5, 0.5])
+    """
+    if weights is None:
+        return logits.new_full((len(logits),), 1 / max(len(logits), 1))
+    shares = weights.to(logits)
+    total = shares.sum()
+    return shares / torch.where(total > 0, total, 1)

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
-from torch.nn import functional as F  # noqa: N812  # the name that everyone gives it
 
-from evergraph.detect.base import Detector, Outputs, State
+from evergraph.detect.base import Detector, Outputs, State, shares_of
+from evergraph.detect.losses import binary_cross_entropy
 from evergraph.errors import InputError
 
 __all__ = ["DOC", "GDOC"]
-
-_BLOCK = 1 << 18  # entries of a block of rows, so that what is computed of it stays in the cache
-_LINEAR = 40.0  # softplus(x) is x beyond this, in double precision too (the default of 20 is off by 2e-9)
 
 
 @dataclass(frozen=True)
@@ -81,15 +76,9 @@ class DOC(Detector):
 
     def loss(self, logits: Tensor, targets: Tensor, counts: Tensor, weights: Tensor | None = None) -> Tensor:
         """Binary cross-entropy, averaged over known classes and (weighted) over vertices; 0 where none has weight."""
-        n, classes = logits.shape
-        if weights is None:
-            shares = logits.new_full((n,), 1 / max(n * classes, 1))
-        else:
-            shares = weights.to(logits)
-            total = shares.sum()
-            shares = shares / (torch.where(total > 0, total, 1) * classes)
+        shares = shares_of(logits, weights) / max(logits.shape[1], 1)
         positive = self.positive_weights(counts).to(logits)[targets]
-        return _BinaryCrossEntropy.apply(logits, targets, positive, shares)  # type: ignore[no-untyped-call]  # torch's
+        return binary_cross_entropy(logits, targets, positive, shares)
 
     def fit(self, outputs: Outputs, targets: Tensor, before: State) -> State:
         """State ``sd`` of the known classes; see the class."""
@@ -183,40 +172,3 @@ def _deviations(state: State, n_classes: int, device: torch.device | None) -> Te
     if "sd" in state:
         sd[: len(state["sd"])] = state["sd"]
     return sd
-
-
-class _BinaryCrossEntropy(torch.autograd.Function):
-    """Binary cross-entropy against one class a vertex, without a matrix of targets.
-
-    Loss and gradient are computed together, a block of rows at a time: besides the logits, the gradient is the only
-    matrix of their size that is ever in memory.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, logits: Tensor, targets: Tensor, positive: Tensor, shares: Tensor) -> Tensor:
-        """Sum over vertices u and classes i of shares[u] times the loss, positives times positive[u]."""
-        gradient = torch.empty_like(logits) if ctx.needs_input_grad[0] else None
-        total = logits.new_zeros((), dtype=torch.float64)
-        rows = max(_BLOCK // max(logits.shape[1], 1), 1)
-        for start in range(0, len(logits), rows):
-            block = slice(start, start + rows)
-            x, column = logits[block], targets[block].unsqueeze(1)
-            weight, share = positive[block].unsqueeze(1), shares[block].unsqueeze(1)
-            own = x.gather(1, column)
-            losses = F.softplus(x, threshold=_LINEAR)
-            losses.scatter_(1, column, weight * F.softplus(-own, threshold=_LINEAR))
-            total += (losses.sum(1, keepdim=True) * share).sum(dtype=torch.float64)
-            if gradient is not None:
-                slopes = torch.sigmoid(x, out=gradient[block])
-                slopes.scatter_(1, column, -weight * torch.sigmoid(-own)).mul_(share)
-        if gradient is not None:
-            ctx.save_for_backward(gradient)
-        return total.to(logits.dtype)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None, None, None]:
-        """The gradient of the logits; the others are data."""
-        (gradient,) = ctx.saved_tensors
-        # A loss is mostly the last step, so the factor is mostly 1: no second matrix then.
-        return (gradient if upstream == 1 else gradient * upstream), None, None, None

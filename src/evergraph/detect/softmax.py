@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F  # noqa: N812  # the name that everyone gives it
 
-from evergraph.detect.base import Detector, Outputs, State
+from evergraph.detect.base import Detector, Outputs, State, shares_of
+from evergraph.detect.losses import cross_entropy
 
 __all__ = ["Softmax"]
 
@@ -28,12 +28,7 @@ class Softmax(Detector):
 
     def loss(self, logits: Tensor, targets: Tensor, counts: Tensor, weights: Tensor | None = None) -> Tensor:  # noqa: ARG002
         """Cross-entropy, as a (weighted) mean over vertices; 0 where no vertex has weight."""
-        losses = F.cross_entropy(logits, targets, reduction="none")
-        if weights is None:
-            return losses.sum() / max(len(losses), 1)
-        weights = weights.to(losses)
-        total = weights.sum()
-        return (weights * losses).sum() / torch.where(total > 0, total, 1)
+        return cross_entropy(logits, targets, shares_of(logits, weights))
 
     def score(self, outputs: Outputs, state: State) -> Tensor:  # noqa: ARG002
         """1 minus the largest softmax probability."""
