@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.measure import DATA
 
-BENCHMARKS = ("bench_tdiff", "bench_import", "bench_scale")
+BENCHMARKS = ("bench_steps", "bench_run", "bench_tdiff", "bench_import", "bench_scale")
 
 
 def main() -> None:

@@ -19,6 +19,7 @@ from torch import Tensor
 from evergraph import compiled
 from evergraph.compiled import over_range, over_rows
 from evergraph.nn import Neighbours, Noise, SparseMatrix
+from evergraph.nn.adam import Adam
 from evergraph.nn.memory import kept_memory
 from evergraph.nn.ops import attend, drop, linear, mean_beside, mix_mean, propagate, relu_drop
 from tests.nn_cases import KERNELS, Case, assert_close, cases, dense_attention, fixed
@@ -31,6 +32,15 @@ ALONE = Case(1, frozenset(), rows=1)
 NOTHING_ASKED = Case(3, frozenset({(0, 2)}), rows=0, heads=2)
 EVERYBODY = Case(5, frozenset((i, j) for i in range(5) for j in range(i)), rows=4, heads=3, weighted=True)
 LOPSIDED = Case(6, frozenset({(0, 1), (1, 2), (0, 5), (4, 5)}), rows=5, width=1, weighted=True, seed=1)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """Matrices as small as these only wait for a second thread; the tests of threads ask for them."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 def special(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -608,3 +618,33 @@ def test_kept_memory_does_nothing_where_the_c_library_is_another(monkeypatch: py
     monkeypatch.setattr("sys.platform", "darwin")
     with kept_memory():
         assert float(torch.ones(3).sum()) == 3
+
+
+# --- the optimiser ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernels", KERNELS)
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_adam_is_torchs(kernels: Any, decay: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    start = [torch.randn(shape, generator=generator) for shape in ((5, 3), (7,), (2, 2, 2))]
+    ours = [value.clone().requires_grad_() for value in start]
+    theirs = [value.double().requires_grad_() for value in start]
+    mine = Adam(ours, 0.03, weight_decay=decay, kernels=kernels)
+    torchs = torch.optim.Adam(theirs, lr=0.03, weight_decay=decay)
+    for _ in range(30):
+        gradients = [
+            10 ** float(torch.randn(1, generator=generator)) * torch.randn(value.shape, generator=generator)
+            for value in start
+        ]
+        for one, other, gradient in zip(ours, theirs, gradients, strict=True):
+            one.grad, other.grad = gradient.clone(), gradient.double()
+        mine.step()
+        torchs.step()
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one.double(), other, rtol=1e-5, atol=1e-6)
+    mine.forget_gradients()
+    assert all(value.grad is None for value in ours)
+    before = [value.clone() for value in ours]
+    mine.step()  # without gradients nothing moves
+    assert all(torch.equal(one, other) for one, other in zip(ours, before, strict=True))

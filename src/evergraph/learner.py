@@ -18,10 +18,11 @@ from evergraph.detect import Detector, Outputs, Softmax
 from evergraph.errors import EvergraphError, InputError
 from evergraph.graph.window import TextMode, Window
 from evergraph.nn import Batch, Draw, Model, Neighbours, Noise, SparseMatrix, carry_over
+from evergraph.nn.adam import Adam
 from evergraph.nn.base import Parameters
 from evergraph.nn.catalogue import as_model
 from evergraph.nn.memory import kept_memory
-from evergraph.nn.sparse import choose_kernels
+from evergraph.nn.sparse import Kernels, choose_kernels
 from evergraph.rates import default_rate
 from evergraph.task import Task
 from evergraph.vocabulary import Vocabulary
@@ -233,7 +234,7 @@ class LifelongLearner:
     ) -> list[float]:
         """Train the parameters in place; returns the losses."""
         trained = [value.requires_grad_() for name, value in weights.items() if model.trained(name)]
-        optimiser = self._optimiser(trained, lr)
+        optimiser = self._optimiser(trained, lr, batch.graph.kernels)
         rng = np.random.default_rng([self.seed, self.tasks_])
         losses: list[float] = []
         batches = model.batches(batch, rng)
@@ -245,7 +246,7 @@ class LifelongLearner:
                 logits, targets = logits.index_select(0, chosen), targets.index_select(0, chosen)
             share = None if part.weights is None else part.weights.index_select(0, chosen)
             loss = detector.loss(logits, targets, counts, share)
-            optimiser.zero_grad(set_to_none=True)
+            optimiser.forget_gradients()
             loss.backward()  # type: ignore[no-untyped-call]  # torch's
             optimiser.step()
             losses.append(float(loss.detach()))
@@ -267,8 +268,8 @@ class LifelongLearner:
         """A detector is fitted to what it will see in deciding: outputs without dropout."""
         return None
 
-    def _optimiser(self, trained: list[Tensor], lr: float) -> torch.optim.Optimizer:
-        return torch.optim.Adam(trained, lr=lr, weight_decay=self.weight_decay, fused=True)
+    def _optimiser(self, trained: list[Tensor], lr: float, kernels: Kernels) -> Adam:
+        return Adam(trained, lr, weight_decay=self.weight_decay, kernels=kernels)
 
     # --- deciding ----------------------------------------------------------------------------------------------------
 

@@ -26,7 +26,9 @@ from evergraph.graph.window import Window
 from evergraph.learner import LifelongLearner
 from evergraph.metrics import open_macro_f1
 from evergraph.nn import GAT, Batch, Draw, GraphSAGE, JKNet, Model, Noise
+from evergraph.nn.adam import Adam
 from evergraph.nn.base import Parameters
+from evergraph.nn.sparse import Kernels
 from evergraph.task import Task
 
 __all__ = [
@@ -186,7 +188,7 @@ class PublishedLearner(LifelongLearner):
         self.first_steps = first_steps
         self.known_: frozenset[str] = frozenset()
         self._appeared: list[str] = []
-        self._adam: torch.optim.Optimizer | None = None
+        self._adam: Adam | None = None
 
     def get_params(self, deep: bool = False) -> dict[str, Any]:
         """The arguments by name."""
@@ -220,10 +222,14 @@ class PublishedLearner(LifelongLearner):
                 kept_all[name][..., rows] = fresh[name][..., rows]
         return kept_all
 
-    def _optimiser(self, trained: list[Tensor], lr: float) -> torch.optim.Optimizer:
-        optimiser = super()._optimiser(trained, lr)
+    def _optimiser(self, trained: list[Tensor], lr: float, kernels: Kernels) -> Adam:
+        optimiser = super()._optimiser(trained, lr, kernels)
         if self._adam is not None:
-            optimiser.load_state_dict(self._adam.state_dict())
+            optimiser.steps, optimiser.means, optimiser.squares = (
+                self._adam.steps,
+                self._adam.means,
+                self._adam.squares,
+            )
         self._adam = optimiser
         return optimiser
 

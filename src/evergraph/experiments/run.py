@@ -11,8 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from evergraph.checkpoint import MANIFEST as CHECKPOINT
 from evergraph.decisions import evaluate
 from evergraph.errors import EvergraphError, InputError
@@ -23,7 +21,6 @@ from evergraph.experiments.store import RunFolder, open_run
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.learner import LifelongLearner
 from evergraph.metrics import Summary, over_seeds, summarise
-from evergraph.nn import Model
 from evergraph.task import Task
 
 __all__ = ["NUMERICS_VERSION", "OnProgress", "RunResult", "run"]
@@ -137,9 +134,6 @@ def run(
             there = sum(seed in seeds for seed, _ in store.rows)
             if there:
                 log.info("%s: %d of %d tasks are there already", out, there, len(plan) * len(seeds))
-        if type(configuration.model).closed_form is Model.closed_form:
-            # With its first optimiser torch loads much that it may never need; those seconds are not the first task's.
-            torch.optim.Adam([torch.zeros(1)])
         rows = {}
         for index, seed in enumerate(seeds):
             on_step = _of_seed(on_progress, index, len(plan), configuration.steps)

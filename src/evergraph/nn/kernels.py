@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from evergraph.compiled import compiled
 
 __all__ = [
+    "adam",
     "attend",
     "attend_back_to_scores",
     "attend_back_to_sources",
@@ -204,6 +205,28 @@ def keep_bytes(first: int, last: int, key: np.uint32, second: np.uint32, thresho
         x = np.uint32(np.uint32(x ^ np.uint32(x >> np.uint32(15))) * np.uint32(0x846CA68B))
         x = np.uint32(x ^ np.uint32(x >> np.uint32(16)))
         out[place] = np.uint8(x >= threshold)
+
+
+@compiled
+def adam(
+    first: int,
+    last: int,
+    weights: Floats,
+    gradients: Floats,
+    means: Floats,
+    squares: Floats,
+    rate: float,
+    root: float,
+    decay: float,
+) -> None:
+    """One step of Adam, in place; ``rate`` and ``root`` carry the corrections for its start."""
+    rate32, root32, decay32 = np.float32(rate), np.float32(1 / root), np.float32(decay)
+    for place in range(first, last):
+        gradient = gradients[place] + decay32 * weights[place]
+        mean = means[place] + np.float32(0.1) * (gradient - means[place])
+        square = np.float32(0.999) * squares[place] + np.float32(0.001) * gradient * gradient
+        means[place], squares[place] = mean, square
+        weights[place] -= rate32 * mean / (np.sqrt(square) * root32 + np.float32(1e-8))
 
 
 @compiled
