@@ -524,3 +524,9 @@ def test_dense_and_sparse_features() -> None:
         task = Task(graph, 1, 1)
         learner = LifelongLearner(MLP(hidden=16, dropout=0.0), steps=200, lr=0.02).adapt(task)
         assert evaluate(task, learner.predict(task)).accuracy >= 0.8
+
+
+def test_the_model_cannot_be_changed_under_way() -> None:
+    _, learner, task = learned(MLP(hidden=4))
+    with pytest.raises(InputError, match=r"trained with MLP\(hidden=4.*cannot go on with MLP\(hidden=8"):
+        learner.set_params(model=MLP(hidden=8))

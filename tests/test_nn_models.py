@@ -264,8 +264,10 @@ def test_fresh_weights_of_gat() -> None:
     assert_normal(p["0.weight"], math.sqrt(2) * math.sqrt(2 / (60 + 1200)))
     assert_normal(p["1.weight"], math.sqrt(2) * math.sqrt(2 / (1200 + 1800)))
     for end in ("left", "right"):
-        assert_normal(p[f"0.{end}"], math.sqrt(2) * math.sqrt(2 / (30 + 40)))
-        assert_normal(p[f"1.{end}"], math.sqrt(2) * math.sqrt(2 / (20 + 90)))
+        assert_normal(
+            p[f"0.{end}"], math.sqrt(2) * math.sqrt(2 / (31 * 40))
+        )  # as torch has it for the shape (1, 30, 40)
+        assert_normal(p[f"1.{end}"], math.sqrt(2) * math.sqrt(2 / (21 * 90)))
 
 
 @pytest.mark.parametrize(("model", "prefix"), [(SGC(), ""), (GCN(layers=1), "0."), (GCN(hidden=300), "0.")])

@@ -310,7 +310,7 @@ def test_matrices_need_not_lie_in_order(kernels: Any, name: str) -> None:
 def test_results_do_not_depend_on_the_number_of_threads(
     name: str, threads: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compiled, "_SMALL", 0)
+    monkeypatch.setattr(compiled, "SMALL", 0)
     case = replace(fixed(n=300, edges=2000, rows=211), weighted=True)
     operation, z = every_operation(case, "numba")[name], case.normal(case.n, 4)
     found = []
@@ -478,7 +478,7 @@ def threads() -> Iterator[Callable[[int], None]]:
 @pytest.fixture
 def shared_out(threads: Callable[[int], None], monkeypatch: pytest.MonkeyPatch) -> None:
     """However little there is to do, two threads share it."""
-    monkeypatch.setattr(compiled, "_SMALL", 0)
+    monkeypatch.setattr(compiled, "SMALL", 0)
     threads(2)
 
 
@@ -492,7 +492,7 @@ class BrokenError(Exception):
 def test_a_range_is_covered_once(
     n: int, count: int, small: int, threads: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compiled, "_SMALL", small)
+    monkeypatch.setattr(compiled, "SMALL", small)
     threads(count)
     times, given = np.zeros(n, int), []
 
@@ -520,7 +520,7 @@ def test_rows_are_covered_once(count: int, entries: list[int], offset: int, smal
         times[first:last] += 1
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiled, "_SMALL", small)
+        patch.setattr(compiled, "SMALL", small)
         torch.set_num_threads(count)
         try:
             over_rows(kernel, np.cumsum([offset, *entries]).astype(np.int32), 3)

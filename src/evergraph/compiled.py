@@ -19,9 +19,10 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["compiled", "over_range", "over_rows"]
+__all__ = ["SMALL", "compiled", "cores", "exp_nonpositive", "one_each", "over_range", "over_rows", "row_bounds"]
 
-_SMALL = 200_000  # numbers to touch below which a second thread costs more than it brings
+SMALL = 200_000
+"""Numbers to touch below which a second thread costs more than it brings."""
 _PIECES = 4  # a thread: rows cost what they cost, and a neighbour on the machine may slow one core down
 
 
@@ -40,6 +41,26 @@ def compiled(function: Callable[..., Any], *, reorder: bool = False) -> Callable
     return kernel
 
 
+_POWERS = np.ldexp(np.float32(1), -np.arange(128))
+_LEAST = np.float32(-87)  # exp() of less is no normal number
+
+
+@compiled
+def exp_nonpositive(x: np.float32) -> np.float32:
+    """The exponential of a number up to 0, exact to 3e-7; 0 below -87.
+
+    Two to the power of -n by a table, the rest by its series: unlike the library's, a loop over it can be vectorised.
+    """
+    value = _LEAST if x <= _LEAST else x  # noqa: FURB136  # not max(): NaN must stay
+    whole = np.floor(value * np.float32(1.4426950408889634) + np.float32(0.5))
+    # The logarithm of 2 in two parts, of which the product with the first is exact.
+    f = value - whole * np.float32(0.693359375) - whole * np.float32(-2.12194440e-4)
+    series = np.float32(1 / 24) + f * (np.float32(1 / 120) + f * np.float32(1 / 720))
+    series = np.float32(1) + f * (np.float32(1) + f * (np.float32(0.5) + f * (np.float32(1 / 6) + f * series)))
+    power = _POWERS[np.uint32(-whole) & np.uint32(127)]
+    return np.float32(0) if x <= _LEAST else series * power
+
+
 def over_rows(kernel: Callable[..., Any], indptr: NDArray[Any], width: int, *arguments: Any) -> None:
     """Run ``kernel(first, last, *arguments)`` over runs of rows that cost about the same.
 
@@ -55,20 +76,36 @@ def over_rows(kernel: Callable[..., Any], indptr: NDArray[Any], width: int, *arg
         What an entry costs, in numbers.
     """
     rows, threads = len(indptr) - 1, cores()
-    entries = int(indptr[-1] - indptr[0]) + rows
-    if threads == 1 or entries * width < _SMALL:
+    if threads == 1 or (int(indptr[-1] - indptr[0]) + rows) * width < SMALL:
         kernel(0, rows, *arguments)
         return
+    _share(kernel, row_bounds(indptr, _PIECES * threads).tolist(), arguments)
+
+
+def row_bounds(indptr: NDArray[Any], parts: int) -> NDArray[np.int64]:
+    """Where to cut rows into parts that cost about the same.
+
+    Examples
+    --------
+    >>> row_bounds(np.array([0, 7, 8, 9, 10]), 2).tolist()
+    [0, 1, 4]
+    """
+    rows = len(indptr) - 1
     # A row costs its entries and one more, or empty rows would come for nothing.
     cost = indptr.astype(np.int64) - int(indptr[0]) + np.arange(rows + 1)
-    cuts = np.searchsorted(cost, np.linspace(0, entries, _PIECES * threads + 1)[1:-1])
-    _share(kernel, np.unique(np.concatenate([[0], cuts, [rows]])).tolist(), arguments)
+    cuts = np.searchsorted(cost, np.linspace(0, cost[-1], parts + 1)[1:-1])
+    return np.unique(np.concatenate([[0], cuts, [rows]]))
+
+
+def one_each(kernel: Callable[..., Any], parts: int, *arguments: Any) -> None:
+    """Run ``kernel(part, part + 1, *arguments)`` for each part, side by side."""
+    _share(kernel, list(range(parts + 1)), arguments)
 
 
 def over_range(kernel: Callable[..., Any], n: int, *arguments: Any, width: int = 1) -> None:
     """Run ``kernel(first, last, *arguments)`` over runs of ``n`` places of ``width`` numbers each."""
     threads = cores()
-    pieces = 1 if n * width < _SMALL else _PIECES * threads
+    pieces = 1 if n * width < SMALL else _PIECES * threads
     _share(kernel, [n * piece // pieces for piece in range(pieces + 1)], arguments)
 
 
@@ -86,9 +123,11 @@ def _share(kernel: Callable[..., Any], bounds: list[int], arguments: tuple[Any, 
 
     threads = min(cores(), len(pieces))
     helpers = [_pool(os.getpid(), threads - 1).submit(work) for _ in range(threads - 1)]
-    work()
-    for helper in helpers:
-        helper.result()
+    try:
+        work()
+    finally:  # nobody may go on writing to arrays that the caller has given up
+        for helper in helpers:
+            helper.result()
 
 
 def cores() -> int:

@@ -373,7 +373,13 @@ class LifelongLearner:
 
     def _model(self) -> Model:
         if self._built is None or self._built[0] is not self.model:
-            self._built = (self.model, as_model(self.model))
+            built = as_model(self.model)
+            if self.weights_ is not None and self._built is not None and built != self._built[1]:
+                raise InputError(
+                    f"the learner was trained with {self._built[1]!r} and cannot go on with {built!r}",
+                    fix="keep the model, or start a new learner",
+                )
+            self._built = (self.model, built)
         return self._built[1]
 
     def _detector(self) -> Detector:

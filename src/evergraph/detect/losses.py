@@ -18,7 +18,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F  # noqa: N812  # the name that everyone gives it
 
-from evergraph.compiled import compiled, over_range
+from evergraph.compiled import compiled, exp_nonpositive, over_range
 
 __all__ = ["binary_cross_entropy", "cross_entropy"]
 
@@ -28,7 +28,6 @@ Longs = NDArray[np.int64]
 
 _BLOCK = 1 << 18  # entries of a block of rows, so that what is computed of it stays in the cache
 _LINEAR = 40.0  # softplus(x) is x beyond this, in double precision too (the default of 20 is off by 2e-9)
-_LEAST = np.float32(-87)  # exp() of less is no normal number
 
 
 def cross_entropy(logits: Tensor, targets: Tensor, shares: Tensor) -> Tensor:
@@ -62,46 +61,23 @@ def _is_compiled(logits: Tensor) -> bool:
 
 
 @partial(compiled, reorder=True)
-def _exp_nonpositive(x: Floats, bits: NDArray[np.int32], powers: Floats, out: Floats) -> None:
-    """Exponentials of numbers up to 0: two to the power of n + f, n as bits and f by its series; 1e-7 exact.
-
-    ``powers`` is the memory of ``bits``. Written out, for the library's exponential cannot be vectorised from here.
-    """
-    for k in range(len(out)):
-        value = max(x[k], _LEAST)
-        scaled = value * np.float32(1.4426950408889634)
-        whole = np.floor(scaled + np.float32(0.5))
-        f = (scaled - whole) * np.float32(0.6931471805599453)
-        bits[k] = (np.int32(whole) + np.int32(127)) << np.int32(23) if x[k] > _LEAST else np.int32(0)
-        series = np.float32(1 / 24) + f * (np.float32(1 / 120) + f * np.float32(1 / 720))
-        out[k] = np.float32(1) + f * (np.float32(1) + f * (np.float32(0.5) + f * (np.float32(1 / 6) + f * series)))
-    for k in range(len(out)):
-        out[k] *= powers[k]
-
-
-@partial(compiled, reorder=True)
 def _cross_entropy_rows(
     first: int, last: int, logits: Floats, targets: Longs, shares: Floats, losses: Doubles, out: Floats
 ) -> None:
     width = logits.shape[1]
-    bits = np.empty(width, np.int32)
-    powers = bits.view(np.float32)
-    below = np.empty(width, np.float32)
     for row in range(first, last):
         top = logits[row, 0]
         for k in range(1, width):
             top = max(top, logits[row, k])
-        for k in range(width):
-            below[k] = logits[row, k] - top
         target = out[row]
-        _exp_nonpositive(below, bits, powers, target)
+        for k in range(width):
+            target[k] = exp_nonpositive(logits[row, k] - top)
         total = np.float32(0)
         for k in range(width):
             total += target[k]
         share, own = shares[row], targets[row]
-        losses[row] = (math.log(np.float64(total)) - np.float64(below[own])) * share
-        # NaN or infinity among the logits was lost in the exponential; here it comes back.
-        factor = share / total + np.float32(0) * (top - top)
+        losses[row] = (math.log(np.float64(total)) - np.float64(logits[row, own] - top)) * share
+        factor = share / total
         for k in range(width):
             target[k] *= factor
         target[own] -= share
@@ -119,14 +95,10 @@ def _binary_cross_entropy_rows(
     out: Floats,
 ) -> None:
     width = logits.shape[1]
-    bits = np.empty(width, np.int32)
-    powers = bits.view(np.float32)
-    below = np.empty(width, np.float32)
     for row in range(first, last):
-        for k in range(width):
-            below[k] = -abs(logits[row, k])
         target = out[row]
-        _exp_nonpositive(below, bits, powers, target)
+        for k in range(width):
+            target[k] = exp_nonpositive(-abs(logits[row, k]))
         own, share, weight = targets[row], shares[row], positive[row]
         mine, tail = np.float64(logits[row, own]), math.log1p(np.float64(target[own]))
         missing = target[own] / (np.float32(1) + target[own])  # 1 - p of the own class, where its logit is positive

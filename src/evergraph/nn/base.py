@@ -127,6 +127,11 @@ def carry_over(old: Parameters, fresh: Parameters) -> Parameters:
     >>> carry_over({"bias": torch.ones(2)}, {"bias": torch.zeros(3)})
     {'bias': tensor([1., 1., 0.])}
     """
+    if old.keys() != fresh.keys():
+        raise InputError(
+            f"the parameters were {', '.join(old)} and now are {', '.join(fresh)}",
+            fix="keep the model's settings, or start a new learner",
+        )
     grown = {}
     for name, value in fresh.items():
         before = old[name]
@@ -170,5 +175,5 @@ def check_settings(*, dropout: float = 0.0, **at_least_one: int) -> None:
     for name, value in at_least_one.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise InputError(f"{name} is {value!r}", fix=f"give {name} a whole number from 1 up")
-    if not 0 <= dropout < 1:
+    if not isinstance(dropout, (int, float)) or not 0 <= dropout < 1:
         raise InputError(f"dropout is {dropout!r}", fix="give a share from 0 to below 1")

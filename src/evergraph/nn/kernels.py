@@ -7,12 +7,12 @@ A vector of length 0 stands for "none": of weights and scales it means that all 
 
 from __future__ import annotations
 
-import math
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evergraph.compiled import compiled
+from evergraph.compiled import compiled, exp_nonpositive
 
 __all__ = [
     "adam",
@@ -25,6 +25,7 @@ __all__ = [
     "gather_onto",
     "keep_bytes",
     "multiply",
+    "multiply_transposed",
     "relu_drop",
     "relu_drop_back",
 ]
@@ -36,17 +37,9 @@ Bytes = NDArray[np.uint8]
 
 @compiled
 def multiply(
-    first: int,
-    last: int,
-    indptr: Ints,
-    indices: Ints,
-    place: Ints,
-    values: Floats,
-    dense: Floats,
-    bias: Floats,
-    out: Floats,
+    first: int, last: int, indptr: Ints, indices: Ints, values: Floats, dense: Floats, bias: Floats, out: Floats
 ) -> None:
-    """A sparse matrix times a dense one plus a bias; the value of entry ``e`` is ``values[place[e]]``."""
+    """A sparse matrix times a dense one, plus a bias."""
     width = dense.shape[1]
     for row in range(first, last):
         if len(bias):
@@ -56,11 +49,41 @@ def multiply(
             for k in range(width):
                 out[row, k] = 0
         for entry in range(indptr[row], indptr[row + 1]):
-            value = values[place[entry]]
+            value = values[entry]
             if value != 0:  # dropout has set many to zero
                 other = indices[entry]
                 for k in range(width):
                     out[row, k] += value * dense[other, k]
+
+
+@compiled
+def multiply_transposed(
+    first: int,
+    last: int,
+    bounds: NDArray[np.int64],
+    indptr: Ints,
+    indices: Ints,
+    values: Floats,
+    dense: Floats,
+    out: Floats,
+    sums: Floats,
+) -> None:
+    """The transposed matrix times a dense one, in parts: ``out[p]`` is that of the rows from ``bounds[p]`` on.
+
+    Each row of the dense matrix is read once and added to rows of the result, of which the frequent ones stay in the
+    cache; this is three times as fast as gathering by a transposed pattern. ``sums[p]`` is the sum of the rows.
+    """
+    width = dense.shape[1]
+    for part in range(first, last):
+        for row in range(bounds[part], bounds[part + 1]):
+            for k in range(width):
+                sums[part, k] += dense[row, k]
+            for entry in range(indptr[row], indptr[row + 1]):
+                value = values[entry]
+                if value != 0:
+                    other = indices[entry]
+                    for k in range(width):
+                        out[part, other, k] += value * dense[row, k]
 
 
 @compiled
@@ -72,27 +95,29 @@ def _add_neighbours(
     weights: Floats,
     row_scale: Floats,
     column_scale: Floats,
-    limit: int,
     source: Floats,
-    column: int,
-    target: Floats,
+    column: np.uint64,
+    width: np.uint64,
+    out: Floats,
+    out_column: np.uint64,
 ) -> None:
-    """Add row scale * sum(weight * column scale * source) over the neighbours below ``limit`` to ``target``."""
+    """Add row scale * sum(weight * column scale * source) over those neighbours that the source has.
+
+    It reads so many columns of the source from one on, and adds to as many of the result from another on. Columns are
+    unsigned: an index that might be negative, or a slice, keeps the inner loop from being vectorised.
+    """
     scale = row_scale[row] if len(row_scale) else np.float32(1)
-    width = len(target)
     for entry in range(indptr[row], indptr[row + 1]):
-        other = indices[entry]
-        if other >= limit:  # neighbours ascend
+        other = np.uint32(indices[entry])
+        if other >= len(source):  # neighbours ascend
             break
         value = scale
         if len(column_scale):
             value *= column_scale[other]
         if len(weights):
             value *= weights[place[entry]]
-        # A slice, for an index that might be negative keeps the inner loop from being vectorised.
-        piece = source[other, column : column + width]
         for k in range(width):
-            target[k] += value * piece[k]
+            out[row, out_column + k] += value * source[other, column + k]
 
 
 @compiled
@@ -109,10 +134,11 @@ def gather(
     out: Floats,
 ) -> None:
     """The scaled sum over those neighbours that the source has."""
+    width, zero = np.uint64(source.shape[1]), np.uint64(0)
     for row in range(first, last):
-        target = out[row]
-        target[:] = 0
-        _add_neighbours(row, indptr, indices, place, weights, row_scale, column_scale, len(source), source, 0, target)
+        for k in range(width):
+            out[row, k] = 0
+        _add_neighbours(row, indptr, indices, place, weights, row_scale, column_scale, source, zero, width, out, zero)
 
 
 @compiled
@@ -129,17 +155,15 @@ def gather_onto(
     out: Floats,
 ) -> None:
     """The left half of the source (0 beyond its end) plus the scaled sum over the neighbours' right halves."""
-    width = source.shape[1] // 2
+    width, zero = np.uint64(source.shape[1] // 2), np.uint64(0)
     for row in range(first, last):
-        target = out[row]
         if row < len(source):
             for k in range(width):
-                target[k] = source[row, k]
+                out[row, k] = source[row, k]
         else:
-            target[:] = 0
-        _add_neighbours(
-            row, indptr, indices, place, weights, row_scale, column_scale, len(source), source, width, target
-        )
+            for k in range(width):
+                out[row, k] = 0
+        _add_neighbours(row, indptr, indices, place, weights, row_scale, column_scale, source, width, width, out, zero)
 
 
 @compiled
@@ -156,14 +180,17 @@ def gather_beside(
     out: Floats,
 ) -> None:
     """The source (0 beyond its end), and beside it the scaled sum over the neighbours."""
-    width = source.shape[1]
+    width, zero = np.uint64(source.shape[1]), np.uint64(0)
     for row in range(first, last):
-        out[row] = 0
         if row < len(source):
             for k in range(width):
                 out[row, k] = source[row, k]
-        target = out[row, width:]
-        _add_neighbours(row, indptr, indices, place, weights, row_scale, column_scale, len(source), source, 0, target)
+        else:
+            for k in range(width):
+                out[row, k] = 0
+        for k in range(width):
+            out[row, width + k] = 0
+        _add_neighbours(row, indptr, indices, place, weights, row_scale, column_scale, source, zero, width, out, width)
 
 
 @compiled
@@ -171,9 +198,9 @@ def relu_drop(first: int, last: int, x: Floats, keep: Bytes, scale: float, out: 
     """The positive part of what is kept, scaled."""
     factor = np.float32(scale)
     for place in range(first, last):
-        value = x[place]
-        # Not max(): a comparison with NaN is false, and NaN must pass through.
-        out[place] = np.float32(0) if value <= 0 else value * np.float32(keep[place]) * factor
+        # Computed in any case, so that there is no branch; not max(), for NaN must pass through.
+        value = x[place] * (np.float32(keep[place]) * factor)
+        out[place] = np.float32(0) if x[place] <= 0 else value
 
 
 @compiled
@@ -181,7 +208,8 @@ def relu_drop_back(first: int, last: int, gradient: Floats, y: Floats, scale: fl
     """The gradient passes where the result was positive: that is, where the input was and it was kept."""
     factor = np.float32(scale)
     for place in range(first, last):
-        out[place] = gradient[place] * factor if y[place] > 0 else np.float32(0)
+        value = gradient[place] * factor
+        out[place] = value if y[place] > 0 else np.float32(0)
 
 
 @compiled
@@ -249,41 +277,50 @@ def attend(
     ``z`` is [n, heads * width], ``left`` and ``right`` [n, heads]: the scores of a vertex as neighbour and as centre.
     ``attention`` [entries, heads] receives the softmax before dropout; ``keep`` [entries * heads] drops some of it.
     """
-    heads = left.shape[1]
-    width = z.shape[1] // heads
+    heads = np.uint64(left.shape[1])
+    width = np.uint64(z.shape[1] // left.shape[1])
     slope32, scale32 = np.float32(slope), np.float32(scale)
+    top, share = np.empty(left.shape[1], np.float32), np.empty(left.shape[1], np.float32)
     for row in range(first, last):
         for k in range(heads * width):
             out[row, k] = 0
         start, stop = indptr[row], indptr[row + 1]
         for head in range(heads):
-            top = np.float32(-np.inf)
-            for entry in range(start, stop):
-                score = left[indices[entry], head] + right[row, head]
-                score = score if score > 0 else score * slope32
-                attention[entry, head] = score
-                if not score <= top:  # so that NaN passes through
-                    top = score
-            total = np.float32(0)
-            for entry in range(start, stop):
-                value = np.float32(math.exp(attention[entry, head] - top))
-                attention[entry, head] = value
-                total += value
-            share = np.float32(1) / total
-            for entry in range(start, stop):
-                attention[entry, head] *= share
+            top[head] = -np.inf
+            share[head] = 0
         for entry in range(start, stop):
             other = indices[entry]
             for head in range(heads):
-                value = attention[entry, head] * scale32
+                score = left[other, head] + right[row, head]
+                score = score if score > 0 else score * slope32
+                attention[entry, head] = score
+                top[head] = top[head] if score <= top[head] else score  # noqa: FURB136  # not max(): NaN must stay
+        for entry in range(start, stop):
+            for head in range(heads):
+                value = exp_nonpositive(attention[entry, head] - top[head])
+                attention[entry, head] = value
+                share[head] += value
+        for head in range(heads):
+            share[head] = np.float32(1) / share[head]
+        for entry in range(start, stop):
+            other = indices[entry]
+            for head in range(heads):
+                value = attention[entry, head] * share[head]
+                attention[entry, head] = value
+                value *= scale32
                 if len(keep):
-                    value *= np.float32(keep[entry * heads + head])
+                    value *= np.float32(keep[np.uint64(entry) * heads + head])
                 if value != 0:
-                    for k in range(head * width, (head + 1) * width):
-                        out[row, k] += value * z[other, k]
+                    base = head * width
+                    if width == 8:  # by far the most frequent width: known to the compiler, it is one instruction
+                        for k in range(np.uint64(8)):
+                            out[row, base + k] += value * z[other, base + k]
+                    else:
+                        for k in range(width):
+                            out[row, base + k] += value * z[other, base + k]
 
 
-@compiled
+@partial(compiled, reorder=True)
 def attend_back_to_scores(
     first: int,
     last: int,
@@ -301,31 +338,39 @@ def attend_back_to_scores(
     to_right: Floats,
 ) -> None:
     """From the gradient of the result to that of each entry's score (``back`` [entries, heads]) and of ``right``."""
-    heads = left.shape[1]
-    width = z.shape[1] // heads
+    heads = np.uint64(left.shape[1])
+    width = np.uint64(z.shape[1] // left.shape[1])
     slope32, scale32 = np.float32(slope), np.float32(scale)
+    mean, total = np.empty(left.shape[1], np.float32), np.empty(left.shape[1], np.float32)
     for row in range(first, last):
         start, stop = indptr[row], indptr[row + 1]
+        for head in range(heads):
+            mean[head] = 0
+            total[head] = 0
         for entry in range(start, stop):
             other = indices[entry]
             for head in range(heads):
                 value = np.float32(0)
-                if not len(keep) or keep[entry * heads + head]:
-                    for k in range(head * width, (head + 1) * width):
-                        value += gradient[row, k] * z[other, k]
-                back[entry, head] = value * scale32
-        for head in range(heads):
-            mean = np.float32(0)
-            for entry in range(start, stop):
-                mean += attention[entry, head] * back[entry, head]
-            total = np.float32(0)
-            for entry in range(start, stop):
-                value = attention[entry, head] * (back[entry, head] - mean)
-                if left[indices[entry], head] + right[row, head] <= 0:
-                    value *= slope32
+                if not len(keep) or keep[np.uint64(entry) * heads + head]:
+                    base = head * width
+                    if width == 8:
+                        for k in range(np.uint64(8)):
+                            value += gradient[row, base + k] * z[other, base + k]
+                    else:
+                        for k in range(width):
+                            value += gradient[row, base + k] * z[other, base + k]
+                value *= scale32
                 back[entry, head] = value
-                total += value
-            to_right[row, head] = total
+                mean[head] += attention[entry, head] * value
+        for entry in range(start, stop):
+            other = indices[entry]
+            for head in range(heads):
+                value = attention[entry, head] * (back[entry, head] - mean[head])
+                value *= np.float32(1) if left[other, head] + right[row, head] > 0 else slope32
+                back[entry, head] = value
+                total[head] += value
+        for head in range(heads):
+            to_right[row, head] = total[head]
 
 
 @compiled
@@ -348,8 +393,8 @@ def attend_back_to_sources(
 
     ``mirror[e]`` is the entry of e's edge the other way round; only neighbours below ``limit`` have results.
     """
-    heads = to_left.shape[1]
-    width = to_z.shape[1] // heads
+    heads = np.uint64(to_left.shape[1])
+    width = np.uint64(to_z.shape[1] // to_left.shape[1])
     scale32 = np.float32(scale)
     for row in range(first, last):
         for k in range(heads * width):
@@ -365,7 +410,12 @@ def attend_back_to_sources(
                 to_left[row, head] += back[other, head]
                 value = attention[other, head] * scale32
                 if len(keep):
-                    value *= np.float32(keep[other * heads + head])
+                    value *= np.float32(keep[np.uint64(other) * heads + head])
                 if value != 0:
-                    for k in range(head * width, (head + 1) * width):
-                        to_z[row, k] += value * gradient[centre, k]
+                    base = head * width
+                    if width == 8:
+                        for k in range(np.uint64(8)):
+                            to_z[row, base + k] += value * gradient[centre, base + k]
+                    else:
+                        for k in range(width):
+                            to_z[row, base + k] += value * gradient[centre, base + k]

@@ -15,10 +15,10 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from evergraph.compiled import over_range, over_rows
+from evergraph.compiled import SMALL, cores, one_each, over_range, over_rows, row_bounds
 from evergraph.nn import plain
 from evergraph.nn.noise import Noise
-from evergraph.nn.sparse import Neighbours, Pattern, SparseMatrix
+from evergraph.nn.sparse import Neighbours, SparseMatrix
 
 __all__ = ["attend", "drop", "linear", "mean_beside", "mix_mean", "propagate", "relu_drop"]
 
@@ -51,30 +51,42 @@ def linear(x: Tensor | SparseMatrix, weight: Tensor, bias: Tensor | None = None)
     return x @ weight if bias is None else torch.addmm(bias, x, weight)
 
 
-def _multiply(x: SparseMatrix, pattern: Pattern, dense: Tensor, bias: Tensor | None) -> Tensor:
-    if x.kernels == "torch":
-        out = plain.multiply(pattern.indptr, pattern.indices, x.values[pattern.place], pattern.columns, dense)
-        return out if bias is None else out + bias
-    from evergraph.nn import kernels
-
-    indptr, width = pattern.indptr.numpy(), dense.shape[1]
-    result = np.empty((len(indptr) - 1, width), np.float32)
-    sparse = (indptr, pattern.indices.numpy(), pattern.place.numpy(), x.values.numpy())
-    over_rows(kernels.multiply, indptr, width, *sparse, _array(dense), _array(bias), result)
-    return torch.from_numpy(result)
-
-
 class _Multiply(Function):
     @staticmethod
     def forward(ctx: Any, x: SparseMatrix, weight: Tensor, bias: Tensor | None) -> Tensor:
-        ctx.x = x
-        return _multiply(x, x.pattern, weight, bias)
+        ctx.x, pattern = x, x.pattern
+        if x.kernels == "torch":
+            out = plain.multiply(pattern.indptr, pattern.indices, x.values, pattern.columns, weight)
+            return out if bias is None else out + bias
+        from evergraph.nn import kernels
+
+        indptr, width = pattern.indptr.numpy(), weight.shape[1]
+        result = np.empty((len(indptr) - 1, width), np.float32)
+        arrays = (indptr, pattern.indices.numpy(), x.values.numpy(), _array(weight), _array(bias))
+        over_rows(kernels.multiply, indptr, width, *arrays, result)
+        return torch.from_numpy(result)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor, Tensor | None]:
-        to_bias = gradient.sum(0) if ctx.needs_input_grad[2] else None
-        return None, _multiply(ctx.x, ctx.x.pattern.transposed, gradient, None), to_bias
+        x, pattern, width = ctx.x, ctx.x.pattern, gradient.shape[1]
+        if x.kernels == "torch":
+            turned = pattern.transposed
+            values = x.values[turned.place]
+            to_weight = plain.multiply(turned.indptr, turned.indices, values, turned.columns, gradient)
+            return None, to_weight, gradient.sum(0) if ctx.needs_input_grad[2] else None
+        from evergraph.nn import kernels
+
+        indptr = pattern.indptr.numpy()
+        # Each part has a result of its own, so there are as many parts as threads, and few.
+        bounds = row_bounds(indptr, parts=min(cores(), 8) if len(indptr) * width > SMALL else 1)
+        parts = len(bounds) - 1
+        results = np.zeros((parts, pattern.columns, width), np.float32)
+        sums = np.zeros((parts, width), np.float32)
+        arrays = (bounds, indptr, pattern.indices.numpy(), x.values.numpy(), _array(gradient))
+        one_each(kernels.multiply_transposed, parts, *arrays, results, sums)
+        to_weight = torch.from_numpy(results[0] if parts == 1 else results.sum(0))
+        return None, to_weight, torch.from_numpy(sums.sum(0)) if ctx.needs_input_grad[2] else None
 
 
 # --- sums over neighbours --------------------------------------------------------------------------------------------
@@ -365,7 +377,6 @@ class _Attend(Function):
             to_z,
             to_left,
         )
-        ctx.arrays = None
         return (
             None,
             torch.from_numpy(to_z),
