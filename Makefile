@@ -4,13 +4,16 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test lint bench docs clean
+.PHONY: demo test slow lint bench docs clean
 
 demo: $(VENV)/.run
 	$(BIN)/evergraph demo --out demo
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest --numprocesses 2
+
+slow: $(VENV)/.dev
+	$(BIN)/python -m pytest -m slow
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -24,7 +27,7 @@ docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:
-	rm -rf $(VENV) build dist site demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .sanity build dist site demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Evergraph needs Python 3.11 or newer; choose one with: make PYTHON=python3.11")'

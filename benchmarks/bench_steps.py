@@ -260,9 +260,10 @@ COLUMNS = ("what", "one step", "peak memory", "ratio", "target")
 NOTE = (
     "Synthetic graph (seed 0), 7 words a vertex; full batch, forward, backward and Adam; hidden 32 (GAT 8 heads of 8), "
     "dropout .5 (GAT .6) also on the input, cross-entropy over all vertices. Each line is a process of its own; best "
-    f"of 5 runs of {STEPS} steps (PyTorch Geometric: of 2 runs of one step), after one unmeasured run. The memory bound "
-    "counts each array once where it is read and once where it is written (`traffic` in `benchmarks/bench_steps.py`) "
-    "at the speed of a plain copy; the products of matrices and the random access to neighbours come on top of it."
+    f"of 5 runs of {STEPS} steps (PyTorch Geometric: of 2 runs of one step), after one unmeasured run. The memory "
+    "bound counts each array once where it is read and once where it is written (`traffic` in "
+    "`benchmarks/bench_steps.py`), at the speed of a plain copy; the products of matrices and the random access to "
+    "neighbours come on top of it.\n\n![Time of a step by the size of the window](assets/step_cost.svg)"
 )
 
 if __name__ == "__main__":

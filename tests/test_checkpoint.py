@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 import torch
 
 from evergraph import EvergraphError, InputError, LifelongLearner, tasks
-from evergraph.checkpoint import MANIFEST
+from evergraph.checkpoint import MANIFEST, _sealed
 from evergraph.datasets import synthetic
 from evergraph.detect import DOC, GDOC
 from evergraph.errors import DamagedLearnerError
@@ -54,7 +55,11 @@ def test_a_loaded_learner_goes_on_as_if_nothing_had_happened(tmp_path: Path, mod
         assert one.classes.tolist() == two.classes.tolist()
         np.testing.assert_array_equal(one.score, two.score)
     assert loaded.losses_ == learner.losses_
-    assert {entry.name.split("-")[0] for entry in (tmp_path / "learner").iterdir()} == {"learner.json", "weights"}
+    assert {entry.name.split("-")[0] for entry in (tmp_path / "learner").iterdir()} == {
+        ".lock",
+        "learner.json",
+        "weights",
+    }
 
 
 def test_saving_again_replaces_what_was_there(tmp_path: Path) -> None:
@@ -83,7 +88,7 @@ def test_a_module_of_the_users_own_comes_back_with_the_module(tmp_path: Path) ->
     task = Task(graph, 1, 1)
     learner = LifelongLearner(Net(), steps=3).adapt(task)
     learner.save(tmp_path)
-    with pytest.raises(InputError, match=r"a part of your own \(Net\).*model="):
+    with pytest.raises(InputError, match=r"one of your own \(.*Net\).*model="):
         LifelongLearner.load(tmp_path)
     loaded = LifelongLearner.load(tmp_path, model=Net())
     np.testing.assert_array_equal(loaded.predict(task).score, learner.predict(task).score)
@@ -111,6 +116,13 @@ def test_damage_is_told(tmp_path: Path) -> None:
         json.dumps(sealed | {"content": sealed["content"].replace('"format_version": 1', '"format_version": 2')})
     )
     refused("format version 2, newer than 1.*update Evergraph")
+    path.write_text(
+        json.dumps(sealed | {"content": sealed["content"].replace('"format_version": 1', '"format_version": "x"')})
+    )
+    refused("not the file of an Evergraph learner")
+    bare = {key: value for key, value in json.loads(sealed["content"]).items() if key != "classes"}
+    path.write_bytes(_sealed(bare))
+    refused("lacks or distorts 'classes'")
     for text in ("", "{}", "[1]", '{"content": "{}"}', '{"content": 3}', '{"content": "[]"}', good[:-20]):
         path.write_text(text)
         refused("not the file of an Evergraph learner|cannot be read")
@@ -128,11 +140,14 @@ def test_a_folder_without_a_learner(tmp_path: Path) -> None:
         LifelongLearner().save(tmp_path)
 
 
-def test_a_full_disk_at_any_call_leaves_the_learner_that_was_there(tmp_path: Path) -> None:
+@pytest.mark.parametrize("restart", ["warm", "once"])
+def test_a_full_disk_at_any_call_leaves_the_learner_that_was_there(tmp_path: Path, restart: Any) -> None:
     def fail() -> None:
         raise OSError(errno.ENOSPC, "no space left")
 
-    old, new = trained(), trained(upto=2)
+    # Weights that change, and weights that do not, whose file is the one in force.
+    old = trained(restart=restart)
+    new = trained(upto=2, restart=restart)
     failures = 0
     for at in range(1, 200):
         folder = tmp_path / str(at)
@@ -166,3 +181,29 @@ def test_nothing_is_pickled(tmp_path: Path) -> None:
     (weights,) = tmp_path.glob("weights-*")
     header = int.from_bytes(weights.read_bytes()[:8], "little")
     assert set(json.loads(weights.read_bytes()[8 : 8 + header])) >= {"weights/0.self.weight", "detector/sd"}
+
+
+def test_settings_that_json_does_not_know_are_saved_as_plain_numbers(tmp_path: Path) -> None:
+    learner = trained(detector=GDOC(np.float32(0.5), alpha=math.inf), lr=np.float64(0.01))
+    learner.save(tmp_path)
+    loaded = LifelongLearner.load(tmp_path)
+    assert loaded.detector == GDOC(0.5)
+    assert loaded.lr == 0.01
+
+
+def test_a_detector_of_the_users_own_comes_back_with_the_detector(tmp_path: Path) -> None:
+    class Own(GDOC):
+        pass
+
+    trained(detector=Own(0.6)).save(tmp_path)
+    with pytest.raises(InputError, match=r"the detector is one of your own \(.*Own\).*detector="):
+        LifelongLearner.load(tmp_path)
+    assert LifelongLearner.load(tmp_path, detector=Own(0.6)).detector == Own(0.6)
+
+
+def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
+    trained().save(tmp_path)
+    for other in (SGC(), GraphSAGE(hidden=8)):
+        with pytest.raises(InputError, match="the saved weights are not those of"):
+            LifelongLearner.load(tmp_path, model=other)
+    assert LifelongLearner.load(tmp_path, device="cpu").time_ == TASKS[0].time

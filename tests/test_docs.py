@@ -60,6 +60,7 @@ def test_commands_of_the_readme_run(tmp_path):
         ran.append(command[1])
     assert ran.count("inspect") == 3
     assert ran.count("import") == 1
+    assert ran.count("run") == 1
 
 
 def test_demo_writes_its_figures(tmp_path):

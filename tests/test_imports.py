@@ -95,13 +95,14 @@ def files_in(room: str) -> list[Path]:
         ("analysis", {"errors", "classes", "compiled", "graph"}),
         ("metrics", {"errors", "classes"}),
         ("nn", {"errors", "compiled"}),
-        ("detect", {"errors"}),
+        ("detect", {"errors", "compiled"}),
         ("task", {"errors", "graph", "analysis"}),
         ("vocabulary", {"errors", "graph"}),
         ("decisions", {"errors", "classes", "graph", "metrics", "task"}),
         ("rates", {"nn", "detect"}),
+        ("describe", {"errors", "nn", "detect"}),
         ("learner", {"errors", "graph", "nn", "detect", "task", "vocabulary", "decisions", "rates", "checkpoint"}),
-        ("checkpoint", {"errors", "files", "nn", "detect", "vocabulary", "learner"}),
+        ("checkpoint", {"errors", "files", "nn", "detect", "describe", "vocabulary", "learner"}),
     ],
 )
 def test_rooms_know_only_the_rooms_below_them(room: str, may_know: set[str]) -> None:

@@ -31,8 +31,12 @@ def test_wheel_in_a_clean_environment(tmp_path):
     venv.create(tmp_path / "clean", with_pip=True)
     python = tmp_path / "clean" / "bin" / "python"
     pip = (python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet")
+    # torch first and exactly as pinned, as in the Makefile.
+    call(*pip, "--constraint", ROOT / "constraints.txt", "torch", cwd=tmp_path)
     call(*pip, "--constraint", ROOT / "constraints.txt", wheel, cwd=tmp_path)
     evergraph = tmp_path / "clean" / "bin" / "evergraph"
     found = json.loads(call(evergraph, "inspect", "metamath", "--json", cwd=tmp_path))
     assert found["vertices"] == 25_729
     assert found["history"]["50"] >= 1
+    ran = json.loads(call(evergraph, "run", "metamath", "--history", 1, "--steps", 1, "--json", cwd=tmp_path))
+    assert len(ran["tasks"]) == 14

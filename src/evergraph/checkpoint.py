@@ -17,7 +17,6 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,11 +25,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load as tensors_from
 from safetensors.torch import save as tensors_to
 
-from evergraph.detect import DETECTORS
+from evergraph.describe import described, rebuilt
+from evergraph.detect import Detector
 from evergraph.errors import DamagedLearnerError, EvergraphError, InputError
-from evergraph.files import sync_folder, write_synced
+from evergraph.files import locked, sync_folder, write_synced
 from evergraph.nn.base import Model
-from evergraph.nn.catalogue import MODELS
 from evergraph.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -58,9 +57,9 @@ def save(learner: LifelongLearner, folder: Path) -> None:
     content = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
-        "settings": {name: getattr(learner, name) for name in _PLAIN} | {"device": str(learner.device)},
-        "model": _described(learner.model, MODELS),
-        "detector": _described(learner.detector, DETECTORS),
+        "settings": {name: described(getattr(learner, name)) for name in _PLAIN} | {"device": str(learner.device)},
+        "model": described(learner.model),
+        "detector": described(learner.detector),
         "classes": list(learner.classes_),
         "vocabulary": {"names": vocabulary.names, "width": vocabulary.width, "text": vocabulary.text},
         "tasks": learner.tasks_,
@@ -71,22 +70,33 @@ def save(learner: LifelongLearner, folder: Path) -> None:
     }
     if folder.exists() and not folder.is_dir():
         raise InputError("this is a file, not a folder", file=folder, fix="choose another folder")
-    weights, staged = folder / name, folder / f"{MANIFEST}.new"
-    new = not weights.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_synced(weights, data)
-        write_synced(staged, _sealed(content))
-        sync_folder(folder)
-        staged.replace(folder / MANIFEST)  # the commit point
+        with locked(folder, "learner"):
+            _write(folder, name, data, _sealed(content))
     except OSError as error:
-        with contextlib.suppress(OSError):
-            staged.unlink(missing_ok=True)
-            if new:
-                weights.unlink(missing_ok=True)
+        if isinstance(error, EvergraphError):
+            raise
         raise EvergraphError(
             f"{folder}: the learner could not be saved ({error.strerror or error}); what was there is unchanged."
         ) from error
+
+
+def _write(folder: Path, name: str, weights: bytes, manifest: bytes) -> None:
+    staged = [folder / f"{name}.new", folder / f"{MANIFEST}.new"]
+    there = (folder / name).exists()
+    try:
+        # Staged even where a file of this name is there: it may be the one in force, if the weights have not changed.
+        write_synced(staged[0], weights)
+        staged[0].replace(folder / name)
+        write_synced(staged[1], manifest)
+        sync_folder(folder)
+        staged[1].replace(folder / MANIFEST)  # the commit point
+    except OSError:
+        with contextlib.suppress(OSError):
+            for path in staged if there else [*staged, folder / name]:
+                path.unlink(missing_ok=True)
+        raise
     try:
         sync_folder(folder)
     except OSError as error:
@@ -95,56 +105,49 @@ def save(learner: LifelongLearner, folder: Path) -> None:
             "save it again."
         ) from error
     with contextlib.suppress(OSError):  # the learner is saved; what is left over goes with the next save
-        for other in folder.glob("weights-*.safetensors"):
-            if other != weights:
+        for other in folder.glob("weights-*.safetensors*"):
+            if other.name != name:
                 other.unlink()
 
 
-def load(kind: type[_Learner], folder: Path, model: Model | torch.nn.Module | None) -> _Learner:
+def load(
+    kind: type[_Learner],
+    folder: Path,
+    model: Model | torch.nn.Module | None,
+    detector: Detector | None,
+    device: str | torch.device | None,
+) -> _Learner:
     """See `LifelongLearner.load`."""
     content = _unsealed(folder)
     try:
         settings = dict(content["settings"])
-        built = model if model is not None else _built(content["model"], MODELS, folder)
-        learner = kind(built, _built(content["detector"], DETECTORS, folder), **settings)
-        vocabulary = content["vocabulary"]
-        names = None if vocabulary["names"] is None else tuple(vocabulary["names"])
+        if device is not None:
+            settings["device"] = device
+        learner = kind(
+            model if model is not None else rebuilt(content["model"], "model"),
+            detector if detector is not None else rebuilt(content["detector"], "detector"),
+            **settings,
+        )
+        vocabulary = dict(content["vocabulary"])
+        names = vocabulary.pop("names")
         tensors = _read_weights(folder, content["weights"])
+        learner.restore(
+            classes=tuple(content["classes"]),
+            vocabulary=Vocabulary(None if names is None else tuple(names), **vocabulary),
+            weights=_part(tensors, "weights/"),
+            state=_part(tensors, "detector/"),
+            tasks=content["tasks"],
+            time=content["time"],
+            lr=content["lr"],
+            losses=content["losses"],
+        )
     except (LookupError, TypeError, AttributeError) as error:
         raise _damaged(folder / MANIFEST, f"it lacks or distorts {error}") from error
-    learner.weights_ = {k.removeprefix("weights/"): v for k, v in tensors.items() if k.startswith("weights/")}
-    learner.weights_ = {name: value.to(learner.device) for name, value in learner.weights_.items()}
-    learner.detector_state_ = {k.removeprefix("detector/"): v for k, v in tensors.items() if k.startswith("detector/")}
-    learner.vocabulary_ = Vocabulary(names, vocabulary["width"], vocabulary["text"])
-    learner.classes_ = tuple(content["classes"])
-    learner.tasks_, learner.time_ = content["tasks"], content["time"]
-    learner.lr_, learner.losses_ = content["lr"], content["losses"]
     return learner
 
 
-def _described(value: Any, catalogue: Mapping[str, type[Any]]) -> dict[str, Any] | None:
-    """A model or detector as its name and settings; those that are not ours are named only."""
-    if value is None:
-        return None
-    for name, kind in catalogue.items():
-        if type(value) is kind:
-            settings = {field.name: getattr(value, field.name) for field in fields(value)}
-            nested = {key: _described(part, catalogue) for key, part in settings.items() if isinstance(part, Model)}
-            return {"name": name, "settings": settings | nested, "nested": sorted(nested)}
-    return {"name": None, "what": type(value).__name__}
-
-
-def _built(described: Mapping[str, Any] | None, catalogue: Mapping[str, type[Any]], folder: Path) -> Any:
-    if described is None:
-        return None
-    if described["name"] is None:
-        raise InputError(
-            f"the learner has a part of your own ({described['what']}), which its file cannot hold",
-            file=folder,
-            fix="give it: LifelongLearner.load(folder, model=…)",
-        )
-    nested = {key: _built(described["settings"][key], catalogue, folder) for key in described["nested"]}
-    return catalogue[described["name"]](**(described["settings"] | nested))
+def _part(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
 def _sealed(content: Mapping[str, Any]) -> bytes:
@@ -167,7 +170,7 @@ def _unsealed(folder: Path) -> dict[str, Any]:
         text = sealed["content"]
         content = json.loads(text)
         known = content.get("format") == FORMAT
-        version = content["format_version"] if known else 0
+        version = int(content["format_version"]) if known else 0
     except (LookupError, TypeError, AttributeError, ValueError) as error:
         raise _damaged(path, "this is not the file of an Evergraph learner") from error
     if not known:

@@ -55,10 +55,7 @@ class Decisions:
         return np.where(self.rejected, UNSEEN, self.best)
 
     def __repr__(self) -> str:
-        return (
-            f"Decisions(vertices={len(self)}, time={self.time}, unseen={int(self.rejected.sum())}, "
-            f"known classes={len(self.known)})"
-        )
+        return f"Decisions(vertices={len(self)}, unseen={int(self.rejected.sum())}, known classes={len(self.known)})"
 
 
 def evaluate(task: Task, decisions: Decisions) -> TaskScores:
@@ -71,8 +68,8 @@ def evaluate(task: Task, decisions: Decisions) -> TaskScores:
     truth = task.truth
     if decisions.time != task.time or len(truth) != len(decisions):
         raise InputError(
-            f"the decisions are of {len(decisions):,} vertices at time {decisions.time}, the task is of {len(truth):,} "
-            f"at {task.time}",
+            f"the decisions are of {len(decisions):,} vertices at {task.graph.axis.label(decisions.time)}, the task is "
+            f"of {len(truth):,} at {task.graph.axis.label(task.time)}",
             fix="score decisions with the task that they answer",
         )
     labelled = np.array([name is not None for name in truth], bool)

@@ -119,6 +119,7 @@ class LifelongLearner:
         self.time_: int | None = None
         self.lr_: float | None = None
         self.losses_: list[float] = []
+        self._default_rate: float | None = None
         self._last: tuple[Window, Vocabulary, Tensor | SparseMatrix, Neighbours] | None = None
         self._built: tuple[object, Model] | None = None
         self._check()
@@ -141,7 +142,8 @@ class LifelongLearner:
         self._check()
         if self.time_ is not None and task.time <= self.time_:
             raise InputError(
-                f"the task is of time {task.time}, but the learner has adapted to {self.time_} already",
+                f"the task is of {task.graph.axis.label(task.time)}, but the learner has adapted to "
+                f"{task.graph.axis.label(self.time_)} already",
                 fix="give it later tasks, or start a new learner",
             )
         if self.weights_ is not None and self.restart == "once":
@@ -172,14 +174,15 @@ class LifelongLearner:
         vocabulary = self.vocabulary_ or Vocabulary.start(task.training, self.text)
         vocabulary = vocabulary.grown(task.training, task.time)
         cold = self._is_cold(bool(new))
-        lr = self._rate(model, detector, task)
 
         batch, counts = self._training_batch(task, vocabulary, classes)
         weights = self._restarted(model, vocabulary.width, len(classes), cold=cold)
         losses: list[float] = []
+        lr = None
         if (known := model.closed_form(counts)) is not None:
             weights = known
         else:
+            lr = self._rate(model, detector, task)
             losses = self._train(model, detector, weights, batch, counts, lr, on_step)
         state: dict[str, Tensor] = {}
         if type(detector).fit is not Detector.fit:
@@ -201,9 +204,9 @@ class LifelongLearner:
     def _rate(self, model: Model, detector: Detector, task: Task) -> float:
         if self.lr is not None:
             return self.lr
-        if self.lr_ is not None:  # as in the paper, one for all tasks
-            return self.lr_
-        return default_rate(model, detector, warm=self.restart != "cold", level=task.level)
+        if self._default_rate is None:  # as in the paper, one for all tasks
+            self._default_rate = default_rate(model, detector, warm=self.restart != "cold", level=task.level)
+        return self._default_rate
 
     def _restarted(self, model: Model, inputs: int, outputs: int, *, cold: bool) -> Parameters:
         """The parameters to train from: all fresh, or what is known laid over fresh ones."""
@@ -235,11 +238,11 @@ class LifelongLearner:
         """Train the parameters in place; returns the losses."""
         trained = [value.requires_grad_() for name, value in weights.items() if model.trained(name)]
         optimiser = self._optimiser(trained, lr, batch.graph.kernels)
-        rng = np.random.default_rng([self.seed, self.tasks_])
+        rng = np.random.default_rng([self.seed, self.tasks_, 0, 1])  # a stream that nothing else draws from
         losses: list[float] = []
         batches = model.batches(batch, rng)
         for step in range(1, self.steps + 1):
-            part = next(batches)
+            part = next(batch for batch in batches if len(batch.labelled))  # a sample may have nobody to learn from
             logits, _ = model.forward(weights, part, self._noise(batch, step))
             chosen, targets = part.labelled, part.targets
             if len(chosen) < len(logits):
@@ -290,6 +293,8 @@ class LifelongLearner:
                 fix=f"give another {type(own).__name__}, or train with the other detector",
             )
         outputs = self.outputs(task)
+        if self.time_ is not None and task.time < self.time_:
+            log.warning("the learner has adapted to later times: it may have learnt the labels of this task")
         decider = detector or own
         best = outputs.logits.argmax(1).cpu().numpy()
         return Decisions(
@@ -320,6 +325,7 @@ class LifelongLearner:
         """Features and neighbours as tensors; those of the last window are kept, for training and deciding share it."""
         if self._last is not None and self._last[0] is window and self._last[1] is vocabulary:
             return self._last[2:]
+        self._last = None  # before the next is built: there need not be two
         device = torch.device(self.device)
         kernels = choose_kernels(self.kernels, device)
         matrix = vocabulary.read(window, time)
@@ -341,11 +347,53 @@ class LifelongLearner:
         save(self, Path(folder))
 
     @classmethod
-    def load(cls, folder: str | Path, model: Model | torch.nn.Module | None = None) -> Self:
-        """Load a saved learner; one with a module of your own needs that module as ``model``."""
+    def load(
+        cls,
+        folder: str | Path,
+        *,
+        model: Model | torch.nn.Module | None = None,
+        detector: Detector | None = None,
+        device: str | torch.device | None = None,
+    ) -> Self:
+        """Load a saved learner.
+
+        Parameters
+        ----------
+        folder
+            Where it was saved.
+        model, detector
+            Those of your own, which a file cannot hold.
+        device
+            Where to compute, if not where it was.
+        """
         from evergraph.checkpoint import load
 
-        return load(cls, Path(folder), model)
+        return load(cls, Path(folder), model, detector, device)
+
+    def restore(
+        self,
+        *,
+        classes: tuple[str, ...],
+        vocabulary: Vocabulary,
+        weights: Parameters,
+        state: dict[str, Tensor],
+        tasks: int,
+        time: int | None,
+        lr: float | None,
+        losses: list[float],
+    ) -> None:
+        """Go on from what was saved; weights that are not this model's are refused."""
+        expected = self._model().parameters(vocabulary.width, len(classes), Draw(0))
+        shapes = {name: tuple(value.shape) for name, value in expected.items()}
+        if shapes != {name: tuple(value.shape) for name, value in weights.items()}:
+            raise InputError(
+                f"the saved weights are not those of {self._model()!r}", fix="give the model that was trained"
+            )
+        self.weights_ = {name: value.to(self.device) for name, value in weights.items()}
+        self.detector_state_ = {name: value.to(self.device) for name, value in state.items()}
+        self.classes_, self.vocabulary_ = classes, vocabulary
+        self.tasks_, self.time_, self.lr_, self.losses_ = tasks, time, lr, losses
+        self._default_rate = lr
 
     # --- scikit-learn's idioms ---------------------------------------------------------------------------------------
 
@@ -354,14 +402,21 @@ class LifelongLearner:
         return {name: getattr(self, name) for name in inspect.signature(LifelongLearner).parameters}
 
     def set_params(self, **params: Any) -> Self:
-        """Change arguments; they take effect with the next task."""
-        for name, value in params.items():
-            if name not in self.get_params():
-                raise InputError(
-                    f"the learner has no argument {name!r}", fix=f"use one of {', '.join(self.get_params())}"
-                )
-            setattr(self, name, value)
-        self._check()
+        """Change arguments; they take effect with the next task. If one is refused, none is changed."""
+        before = self.get_params()
+        if self.weights_ is not None and params.get("text", self.text) != self.text:
+            raise InputError("text cannot be changed after training", fix="start a new learner")
+        if unknown := params.keys() - before.keys():
+            raise InputError(f"the learner has no argument {min(unknown)!r}", fix=f"use one of {', '.join(before)}")
+        self.__dict__.update(params)
+        try:
+            self._check()
+        except InputError:
+            self.__dict__.update(before)
+            raise
+        self._last = None  # which is of the old device and kernels
+        if self.weights_ is not None:
+            self.weights_ = {name: value.to(self.device) for name, value in self.weights_.items()}
         return self
 
     def __repr__(self) -> str:

@@ -30,7 +30,8 @@ _DETECTION: dict[tuple[type[Model], type[Detector]], _Row] = {
 def default_rate(model: Model, detector: Detector, *, warm: bool, level: int) -> float:
     """The paper's learning rate for a model, a detector, a restart and the share of time differences covered.
 
-    Where the paper has none with this detector it is that without; where it does not have the model, .005.
+    Where the paper has none with this detector it is that without; where it does not have the model, .005. A model that
+    is trained once takes the rate of warm restarts (for GraphSAGE the paper has a lower one there, .001).
 
     Examples
     --------

@@ -107,7 +107,7 @@ class Task:
         targets[self._end - rows.start :] = -1
         if self.label_rate < 1:
             # All draws from the first vertex on: those of older vertices do not change when younger ones arrive.
-            draws = np.random.default_rng(self.seed).random(self._end)
+            draws = np.random.default_rng([self.seed, 0, 0, 2]).random(self._end)  # a stream of its own
             targets[: self._end - rows.start][draws[rows.start :] >= self.label_rate] = -1
         return targets
 
@@ -130,7 +130,8 @@ class Task:
     def never_before(self) -> NDArray[np.bool_]:
         """Test vertices of a class that no vertex of the graph had before. For scoring only."""
         codes = self.window.codes[self.test]
-        return (codes >= 0) & (self.graph.classes.first[codes] >= self.time)
+        first = np.append(self.graph.classes.first, self.time - 1)  # the last place is for -1, no label
+        return first[codes] >= self.time
 
     @cached_property
     def level(self) -> int:

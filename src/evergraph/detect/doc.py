@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -63,6 +64,10 @@ class DOC(Detector):
                 f"the argument alpha is {self.alpha}, which is not above 0",
                 fix="set alpha to a number above 0 (3 is usual), or to None for the plain threshold",
             )
+        # Plain numbers, and one way to say "plain threshold": a detector is compared, printed and saved.
+        object.__setattr__(self, "threshold", float(self.threshold))
+        alpha = None if self.alpha is None or math.isinf(self.alpha) else float(self.alpha)
+        object.__setattr__(self, "alpha", alpha)
 
     def positive_weights(self, counts: Tensor) -> Tensor:
         """Weight of each class in the loss of its own vertices, as float64: 1.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from evergraph.classes import UNSEEN
 from evergraph.decisions import Decisions
 from evergraph.detect import DOC, GDOC, Detector, Outputs
 from evergraph.detect.base import State
+from evergraph.errors import EvergraphError, InputError
 from evergraph.graph.window import Window
 from evergraph.learner import LifelongLearner
 from evergraph.metrics import open_macro_f1
@@ -164,7 +166,7 @@ class PublishedDecisions(Decisions):
 
 
 class PublishedLearner(LifelongLearner):
-    """A learner that restarts, grows and optimises as the authors' code does; give it ``text="global"``.
+    """A learner that restarts, grows and optimises as the authors' code does, over the vocabulary of all times.
 
     * There is an output for every class of the graph from the start, so future classes are trained downwards; that a
       class is new only redraws the weights (not the bias) of its output (A8).
@@ -184,20 +186,34 @@ class PublishedLearner(LifelongLearner):
     def __init__(
         self, model: Any = None, detector: Detector | None = None, *, first_steps: int | None = None, **settings: Any
     ) -> None:
-        super().__init__(model, detector, **settings)
+        super().__init__(model, detector, **{"text": "global", **settings})
+        if self.text != "global":
+            raise InputError(f"text is {self.text!r}", fix="leave it out: the authors know all words from the start")
         self.first_steps = first_steps
         self.known_: frozenset[str] = frozenset()
-        self._appeared: list[str] = []
+        self._found: frozenset[str] = frozenset()
         self._adam: Adam | None = None
+        self._next_adam: Adam | None = None
 
     def get_params(self, deep: bool = False) -> dict[str, Any]:
         """The arguments by name."""
         return super().get_params(deep) | {"first_steps": self.first_steps}
 
+    def save(self, folder: str | Path) -> None:
+        """Not supported: files have no place for what only this learner keeps."""
+        raise EvergraphError(f"{folder}: a learner that follows the authors' code cannot be saved.")
+
+    def _adapt(self, task: Task, on_step: Callable[[int, float], object] | None) -> None:
+        self._found = frozenset(task.graph.class_names[code] for code in np.unique(task.targets[task.targets >= 0]))
+        super()._adapt(task, on_step)
+        self.known_ |= self._found  # only now, for it may have failed
+        self._adam = self._next_adam
+
+    @property
+    def _appeared(self) -> list[str]:
+        return sorted(self._found - self.known_)
+
     def _new_classes(self, task: Task) -> list[str]:
-        found = {task.graph.class_names[code] for code in np.unique(task.targets[task.targets >= 0])}
-        self._appeared = sorted(found - self.known_)
-        self.known_ |= found
         return [] if self.classes_ else list(task.graph.class_names)
 
     def _is_cold(self, new: bool) -> bool:  # noqa: ARG002  # what is new is known here
@@ -225,12 +241,10 @@ class PublishedLearner(LifelongLearner):
     def _optimiser(self, trained: list[Tensor], lr: float, kernels: Kernels) -> Adam:
         optimiser = super()._optimiser(trained, lr, kernels)
         if self._adam is not None:
-            optimiser.steps, optimiser.means, optimiser.squares = (
-                self._adam.steps,
-                self._adam.means,
-                self._adam.squares,
-            )
-        self._adam = optimiser
+            optimiser.steps = self._adam.steps
+            optimiser.means = [value.clone() for value in self._adam.means]
+            optimiser.squares = [value.clone() for value in self._adam.squares]
+        self._next_adam = optimiser
         return optimiser
 
     def _fitting_noise(self, batch: Batch) -> Noise | None:

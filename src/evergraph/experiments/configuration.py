@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from evergraph.describe import described
 from evergraph.detect import DETECTORS, GDOC, Detector
 from evergraph.errors import InputError
 from evergraph.graph.evolving import EvolvingGraph
@@ -76,7 +77,7 @@ class Configuration:
 
     def described(self, axis: TimeAxis) -> dict[str, Any]:
         """All settings with their values, defaults too, fit for JSON; times as the axis writes them."""
-        found = {entry.name: _described(getattr(self, entry.name)) for entry in fields(self)}
+        found = {entry.name: described(getattr(self, entry.name)) for entry in fields(self)}
         found["first"] = None if self.first is None else axis.value(axis.period(self.first))
         for name, value in flat(found).items():
             if isinstance(value, float) and not math.isfinite(value):
@@ -160,14 +161,3 @@ def flat(described: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _word(value: object) -> str:
     return "not set" if value is None else str(value)
-
-
-def _described(value: Any) -> Any:
-    if isinstance(value, Model):
-        names: dict[type, str] = {kind: name for name, kind in MODELS.items()}
-    elif isinstance(value, Detector):
-        names = {kind: name for name, kind in DETECTORS.items()}
-    else:
-        return value
-    settings = {entry.name: _described(getattr(value, entry.name)) for entry in fields(value)}
-    return {"name": names.get(type(value), type(value).__qualname__)} | settings

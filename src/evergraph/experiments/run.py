@@ -186,7 +186,7 @@ def _resumed(fresh: LifelongLearner, folder: Path, done: Sequence[Task]) -> Life
     if not (folder / CHECKPOINT).exists():
         return fresh
     try:
-        learner = type(fresh).load(folder, fresh.model)
+        learner = type(fresh).load(folder, model=fresh.model, detector=fresh.detector)
     except EvergraphError as error:
         log.warning("%s The seed is run again from its first task.", error)
         return fresh

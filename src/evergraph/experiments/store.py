@@ -137,7 +137,9 @@ def _prepare(
 ) -> dict[Key, TaskRow]:
     """The rows that are there, in a folder that is from now on of this identity."""
     manifest = folder / MANIFEST
-    if manifest.exists() and not replace:
+    if manifest.exists() and replace:
+        _check_format(manifest)
+    elif manifest.exists():
         problem = _other(manifest, identity)
         if problem is None:
             return _read_rows(folder / RESULTS, times)
@@ -154,6 +156,16 @@ def _prepare(
     staged.replace(manifest)
     sync_folder(folder)
     return {}
+
+
+def _check_format(manifest: Path) -> None:
+    """Refuse to start over where another program keeps its own."""
+    try:
+        ours = json.loads(manifest.read_bytes())["format"] == FORMAT
+    except (ValueError, LookupError, TypeError, RecursionError):
+        ours = False
+    if not ours:
+        raise InputError("this is not the file of a run of ours", file=manifest, fix="choose an empty or a new folder")
 
 
 def _other(manifest: Path, identity: Mapping[str, Any]) -> str | None:

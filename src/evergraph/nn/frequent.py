@@ -17,6 +17,8 @@ __all__ = ["MostFrequent"]
 class MostFrequent(Model):
     """Always the most frequent class among the training vertices.
 
+    Meant for accuracies: DOC and gDOC reject everything that it says, for no class has a large share.
+
     Examples
     --------
     >>> MostFrequent().closed_form(torch.tensor([3, 1]))

@@ -1,0 +1,59 @@
+"""Models and detectors as names and settings, fit for JSON, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from evergraph.detect import DETECTORS, Detector
+from evergraph.errors import InputError
+from evergraph.nn.base import Model
+from evergraph.nn.catalogue import MODELS
+
+__all__ = ["described", "rebuilt"]
+
+
+def described(value: Any) -> Any:
+    """A model or detector as a dict of its name and settings, nested ones too; what JSON knows stays as it is.
+
+    What is not ours is named by its type; such a description tells it apart, but cannot be turned back.
+
+    Examples
+    --------
+    >>> from evergraph.nn import SGC
+    >>> described(SGC(hops=3))
+    {'name': 'sgc', 'hops': 3}
+    """
+    if isinstance(value, (Model, Detector)):
+        names = {kind: name for name, kind in (MODELS | DETECTORS).items()}
+        settings: tuple[Any, ...] = fields(value) if is_dataclass(value) else ()
+        name = names.get(type(value), type(value).__qualname__)
+        return {"name": name} | {entry.name: described(getattr(value, entry.name)) for entry in settings}
+    if isinstance(value, np.generic):
+        return value.item()
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return getattr(value, "__qualname__", type(value).__qualname__)
+
+
+def rebuilt(description: Mapping[str, Any] | str | None, what: str) -> Any:
+    """A model or detector from its description.
+
+    Examples
+    --------
+    >>> rebuilt({"name": "sgc", "hops": 3}, "model")
+    SGC(hops=3)
+    """
+    if description is None:
+        return None
+    settings = {"name": description} if isinstance(description, str) else dict(description)
+    name = settings.pop("name")
+    kind: Any = (MODELS | DETECTORS).get(name)
+    if kind is None:
+        raise InputError(
+            f"the {what} is one of your own ({name}), which a file cannot hold", fix=f"give it again: load(…, {what}=…)"
+        )
+    return kind(**{key: rebuilt(part, what) if isinstance(part, dict) else part for key, part in settings.items()})
