@@ -28,7 +28,7 @@ from evergraph.experiments import Configuration, TaskRow, build_detector, build_
 from evergraph.experiments.store import RunFolder, open_run
 from evergraph.graph.window import TextMode
 from evergraph.learner import LifelongLearner, Restart
-from evergraph.nn import MLP, SGC, GraphSAGE
+from evergraph.nn import MLP, SGC, Custom, GraphSAGE
 from evergraph.nn.catalogue import MODELS
 from evergraph.task import Mode
 from tests.faults import Faults
@@ -200,9 +200,7 @@ def test_bad_configurations(settings, problem):
         Configuration(**settings)
 
 
-@pytest.mark.parametrize(
-    "settings", [{"lr": math.inf}, {"weight_decay": math.inf}, {"detector": DOC(0.5, alpha=math.inf)}]
-)
+@pytest.mark.parametrize("settings", [{"lr": math.inf}, {"weight_decay": math.inf}])
 def test_what_json_cannot_hold_is_refused(settings, tmp_path):
     with pytest.raises(InputError, match="is inf"):
         run(dataclasses.replace(SMALL, **settings), GRAPH, out=tmp_path / "r")
@@ -499,11 +497,21 @@ def test_a_folder_in_which_nothing_was_finished_is_free(tmp_path, undisturbed):
         ('{"format": "evergraph graph", "format_version": 1}', "format version 0"),
     ],
 )
-def test_a_file_that_does_not_describe_a_run_is_refused_and_can_be_replaced(tmp_path, text, problem, undisturbed):
+def test_a_file_that_does_not_describe_a_run_is_refused_and_only_ours_can_be_replaced(
+    tmp_path, text, problem, undisturbed
+):
     (tmp_path / "run.json").write_text(text)
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "model.pt").write_text("of another program, or not")
     with pytest.raises(InputError, match=problem):
         run(SMALL, GRAPH, [0], out=tmp_path)
-    assert numbers(run(SMALL, GRAPH, [0], out=tmp_path, replace=True))[0] == undisturbed[0]
+    if "evergraph run" in text:
+        assert numbers(run(SMALL, GRAPH, [0], out=tmp_path, replace=True))[0] == undisturbed[0]
+        return
+    with pytest.raises(InputError, match="not the file of a run of ours"):
+        run(SMALL, GRAPH, [0], out=tmp_path, replace=True)
+    assert (tmp_path / "run.json").read_text() == text
+    assert (tmp_path / "checkpoints" / "model.pt").exists()
 
 
 @pytest.mark.parametrize("replace", [True, False])
@@ -762,7 +770,6 @@ def test_progress_on_a_terminal(folder, monkeypatch, command):
         (["--threshold", "1.5"], "a number from 0 to 1"),
         (["--detector", "none", "--threshold", "0.5"], "none has no settings"),
         (["--alpha", "0"], "alpha"),
-        (["--alpha", "inf"], "detector.alpha is inf"),
         (["--lr", "0"], "above 0"),
         (["--lr", "inf"], "lr is inf"),
         (["--weight-decay", "-1"], "give 0 or more"),
@@ -811,3 +818,19 @@ def test_help_does_not_wait_for_torch():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, "set()")
     assert "--detector" in done.stdout
+
+
+def test_a_module_of_ones_own_can_be_run_and_gone_on_with(tmp_path):
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(8, 4)
+
+        def forward(self, x, _):
+            return self.layer(x)
+
+    configuration = dataclasses.replace(SMALL, model=Custom(Net(), project=8))
+    first = run(configuration, GRAPH, [0], out=tmp_path)
+    json.dumps(first.as_dict())
+    again = run(configuration, GRAPH, [0, 1], out=tmp_path)
+    assert numbers(again)[0] == numbers(first)[0]
