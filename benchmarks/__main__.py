@@ -1,4 +1,4 @@
-"""Run all benchmarks and write RESULTS.md beside this file."""
+"""Run all benchmarks, or those that are named, and write RESULTS.md beside this file."""
 
 from __future__ import annotations
 
@@ -11,28 +11,41 @@ from pathlib import Path
 
 from benchmarks.measure import DATA
 
+HEAD = (
+    "# Benchmarks\n\nWritten by `make bench` (one section: `python -m benchmarks NAME`). Ratios come from one run on one "
+    "machine, which may be shared with others; times alone mean little."
+)
 BENCHMARKS = ("bench_steps", "bench_run", "bench_tdiff", "bench_import", "bench_scale")
 
 
 def main() -> None:
     if not DATA.is_dir():
         sys.exit(f"{DATA} is not there: set EVERGRAPH_DATA to the folder that holds dblp-hard and acl.")
-    machine = f"{os.cpu_count()} cores ({_processor()}), Python {platform.python_version()}"
-    parts = [
-        f"# Benchmarks\n\nWritten by `make bench` on {datetime.date.today():%Y-%m-%d}: {machine}.\n",
-        "Ratios come from one run on one machine, which may be shared with others; times alone mean little.\n",
-    ]
-    for name in BENCHMARKS:
+    names = sys.argv[1:] or BENCHMARKS
+    if unknown := set(names) - set(BENCHMARKS):
+        sys.exit(f"There is no benchmark {', '.join(sorted(unknown))}; choose from {', '.join(BENCHMARKS)}.")
+    path = Path(__file__).parent / "RESULTS.md"
+    sections = _sections(path.read_text(encoding="utf-8")) if path.exists() else {}
+    for name in names:
         benchmark = import_module(f"benchmarks.{name}")
         print(f"{name} ...", flush=True)
         rows = benchmark.run()
         lines = [benchmark.COLUMNS, ["---"] * len(benchmark.COLUMNS), *rows]
         table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
         print(table, flush=True)
-        parts.append(f"## {benchmark.TITLE}\n\n{table}\n")
-        if note := getattr(benchmark, "NOTE", ""):
-            parts.append(f"{note}\n")
-    (Path(__file__).parent / "RESULTS.md").write_text("\n".join(parts), encoding="utf-8")
+        machine = f"{os.cpu_count()} cores ({_processor()}), Python {platform.python_version()}"
+        note = getattr(benchmark, "NOTE", "")
+        measured = f"Measured on {datetime.date.today():%Y-%m-%d}: {machine}."
+        sections[benchmark.TITLE] = "\n\n".join(part for part in (measured, table, note) if part)
+    order = [import_module(f"benchmarks.{name}").TITLE for name in BENCHMARKS]
+    parts = [HEAD, *(f"## {title}\n\n{sections[title]}" for title in order if title in sections)]
+    path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+
+
+def _sections(text: str) -> dict[str, str]:
+    """What was measured before, by title."""
+    parts = (part.split("\n", 1) for part in text.split("\n## ")[1:])
+    return {title.strip(): body.strip() for title, body in parts}
 
 
 def _processor() -> str:

@@ -263,7 +263,7 @@ NOTE = (
     f"of 5 runs of {STEPS} steps (PyTorch Geometric: of 2 runs of one step), after one unmeasured run. The memory "
     "bound counts each array once where it is read and once where it is written (`traffic` in "
     "`benchmarks/bench_steps.py`), at the speed of a plain copy; the products of matrices and the random access to "
-    "neighbours come on top of it.\n\n![Time of a step by the size of the window](assets/step_cost.svg)"
+    "neighbours come on top of it."
 )
 
 if __name__ == "__main__":
