@@ -12,8 +12,8 @@ from pathlib import Path
 from benchmarks.measure import DATA
 
 HEAD = (
-    "# Benchmarks\n\nWritten by `make bench` (one section: `python -m benchmarks NAME`). Ratios come from one run on one "
-    "machine, which may be shared with others; times alone mean little."
+    "# Benchmarks\n\nWritten by `make bench` (one section: `python -m benchmarks NAME`). Ratios come from one run on "
+    "one machine, which may be shared with others; times alone mean little."
 )
 BENCHMARKS = ("bench_steps", "bench_run", "bench_tdiff", "bench_import", "bench_scale")
 

@@ -55,9 +55,10 @@ def prepared(path: Path, name: str, kernels: Any) -> Any:
     import torch
 
     from evergraph.detect import Softmax
-    from evergraph.learner import LifelongLearner
     from evergraph.nn import Batch, Draw, Neighbours, SparseMatrix
+    from evergraph.nn.adam import Adam
     from evergraph.nn.catalogue import MODELS
+    from evergraph.training import train
 
     arrays = loaded(path)
     n = len(arrays["y"])
@@ -68,8 +69,8 @@ def prepared(path: Path, name: str, kernels: Any) -> Any:
     batch, counts = Batch(x, graph, n, targets), torch.bincount(targets, minlength=CLASSES)
     model = MODELS[name]()
     weights = model.parameters(FEATURES, CLASSES, Draw(0))
-    learner = LifelongLearner(model, steps=STEPS)
-    return lambda: learner._train(model, Softmax(), weights, batch, counts, 0.005, None)
+    optimiser = Adam(list(weights.values()), 0.005, kernels=kernels)
+    return lambda: train(model, Softmax(), weights, batch, counts, optimiser=optimiser, steps=STEPS, seed=(0, 0))
 
 
 def evergraph(path: Path, name: str, kernels: str = "numba") -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -104,12 +105,12 @@ def restarted(kind: Any, model: Any, restart: str) -> tuple[dict[str, Any], dict
     learner, before = two_tasks(kind, model, restart)
     caught: dict[str, Any] = {}
 
-    def no_training(model: Any, detector: Any, weights: Any, *_: Any) -> list[float]:
+    def no_training(model: Any, detector: Any, weights: Any, *_: Any, **__: Any) -> list[float]:
         caught.update({name: value.clone() for name, value in weights.items()})
         return []
 
-    learner._train = no_training
-    learner.adapt(SECOND)
+    with mock.patch("evergraph.learner.train", no_training):
+        learner.adapt(SECOND)
     return before, caught, learner
 
 

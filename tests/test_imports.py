@@ -101,7 +101,15 @@ def files_in(room: str) -> list[Path]:
         ("decisions", {"errors", "classes", "graph", "metrics", "task"}),
         ("rates", {"nn", "detect"}),
         ("describe", {"errors", "nn", "detect"}),
-        ("learner", {"errors", "graph", "nn", "detect", "task", "vocabulary", "decisions", "rates", "checkpoint"}),
+        ("settings", {"errors"}),
+        ("training", {"errors", "nn", "detect"}),
+        (
+            "learner",
+            {
+                *("errors", "graph", "nn", "detect", "task", "vocabulary", "decisions", "rates"),
+                *("settings", "training", "checkpoint"),
+            },
+        ),
         ("checkpoint", {"errors", "files", "nn", "detect", "describe", "vocabulary", "learner"}),
     ],
 )

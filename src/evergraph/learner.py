@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
-import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
@@ -24,7 +21,9 @@ from evergraph.nn.catalogue import as_model
 from evergraph.nn.memory import kept_memory
 from evergraph.nn.sparse import Kernels, choose_kernels
 from evergraph.rates import default_rate
+from evergraph.settings import Settings
 from evergraph.task import Task
+from evergraph.training import OnStep, train
 from evergraph.vocabulary import Vocabulary
 
 __all__ = ["LifelongLearner", "Restart"]
@@ -34,7 +33,7 @@ log = logging.getLogger(__name__)
 Restart = Literal["warm", "cold", "hybrid", "once"]
 
 
-class LifelongLearner:
+class LifelongLearner(Settings):
     """Keeps one model current on a graph that grows, and tells classes that were never seen before.
 
     Parameters
@@ -87,6 +86,7 @@ class LifelongLearner:
     --------
     >>> import evergraph
     >>> from evergraph.detect import GDOC
+    >>> from evergraph.nn import GraphSAGE
     >>> graph = evergraph.datasets.synthetic(vertices=600, times=6, classes=4, new_classes=1, seed=1)
     >>> learner = LifelongLearner(GraphSAGE(hidden=16), detector=GDOC(0.5), steps=50)
     >>> for task in evergraph.tasks(graph, history=3):
@@ -126,7 +126,7 @@ class LifelongLearner:
 
     # --- learning ----------------------------------------------------------------------------------------------------
 
-    def adapt(self, task: Task, on_step: Callable[[int, float], object] | None = None) -> Self:
+    def adapt(self, task: Task, on_step: OnStep | None = None) -> Self:
         """Learn from a task's training vertices.
 
         If it fails or is interrupted, the learner stays as it was. A task without labels to learn from is an error when
@@ -167,7 +167,7 @@ class LifelongLearner:
         log.warning("no label to learn from in %s: the model for %s stays as it was", span, label(task.time))
         self.tasks_, self.time_ = self.tasks_ + 1, task.time
 
-    def _adapt(self, task: Task, on_step: Callable[[int, float], object] | None) -> None:
+    def _adapt(self, task: Task, on_step: OnStep | None) -> None:
         model, detector = self._model(), self._detector()
         new = self._new_classes(task)
         classes = (*self.classes_, *new)
@@ -183,7 +183,18 @@ class LifelongLearner:
             weights = known
         else:
             lr = self._rate(model, detector, task)
-            losses = self._train(model, detector, weights, batch, counts, lr, on_step)
+            trained = [value for name, value in weights.items() if model.trained(name)]
+            losses = train(
+                model,
+                detector,
+                weights,
+                batch,
+                counts,
+                optimiser=self._optimiser(trained, lr, batch.graph.kernels),
+                steps=self._steps(),
+                seed=(self.seed, self.tasks_),
+                on_step=on_step,
+            )
         state: dict[str, Tensor] = {}
         if type(detector).fit is not Detector.fit:
             outputs, chosen = self._forward(model, weights, batch, self._fitting_noise(batch)), batch.labelled
@@ -225,54 +236,15 @@ class LifelongLearner:
         batch = Batch(x, graph, rows, targets)
         return batch, torch.bincount(targets[batch.labelled], minlength=len(classes))
 
-    def _train(
-        self,
-        model: Model,
-        detector: Detector,
-        weights: Parameters,
-        batch: Batch,
-        counts: Tensor,
-        lr: float,
-        on_step: Callable[[int, float], object] | None,
-    ) -> list[float]:
-        """Train the parameters in place; returns the losses."""
-        trained = [value.requires_grad_() for name, value in weights.items() if model.trained(name)]
-        optimiser = self._optimiser(trained, lr, batch.graph.kernels)
-        rng = np.random.default_rng([self.seed, self.tasks_, 0, 1])  # a stream that nothing else draws from
-        losses: list[float] = []
-        batches = model.batches(batch, rng)
-        for step in range(1, self.steps + 1):
-            part = next(batch for batch in batches if len(batch.labelled))  # a sample may have nobody to learn from
-            logits, _ = model.forward(weights, part, self._noise(batch, step))
-            chosen, targets = part.labelled, part.targets
-            if len(chosen) < len(logits):
-                logits, targets = logits.index_select(0, chosen), targets.index_select(0, chosen)
-            share = None if part.weights is None else part.weights.index_select(0, chosen)
-            loss = detector.loss(logits, targets, counts, share)
-            optimiser.forget_gradients()
-            loss.backward()  # type: ignore[no-untyped-call]  # torch's
-            optimiser.step()
-            losses.append(float(loss.detach()))
-            if not math.isfinite(losses[-1]):
-                raise EvergraphError(
-                    f"the loss of step {step} is {losses[-1]}: lower the learning rate (lr={lr}), or look for features "
-                    "that are very large or not numbers."
-                )
-            if on_step is not None:
-                on_step(step, losses[-1])
-        for value in trained:
-            value.requires_grad_(False)
-        return losses
-
-    def _noise(self, batch: Batch, step: int) -> Noise:
-        return Noise(self.seed, self.tasks_, step, device=batch.graph.indptr.device, kernels=batch.graph.kernels)
-
     def _fitting_noise(self, batch: Batch) -> Noise | None:  # noqa: ARG002  # a subclass may want some
         """A detector is fitted to what it will see in deciding: outputs without dropout."""
         return None
 
     def _optimiser(self, trained: list[Tensor], lr: float, kernels: Kernels) -> Adam:
         return Adam(trained, lr, weight_decay=self.weight_decay, kernels=kernels)
+
+    def _steps(self) -> int:
+        return self.steps
 
     # --- deciding ----------------------------------------------------------------------------------------------------
 
@@ -393,38 +365,19 @@ class LifelongLearner:
         self.detector_state_ = {name: value.to(self.device) for name, value in state.items()}
         self.classes_, self.vocabulary_ = classes, vocabulary
         self.tasks_, self.time_, self.lr_, self.losses_ = tasks, time, lr, losses
-        self._default_rate = lr
+        self._default_rate = lr if self.lr is None else None
 
-    # --- scikit-learn's idioms ---------------------------------------------------------------------------------------
-
-    def get_params(self, deep: bool = False) -> dict[str, Any]:  # noqa: ARG002  # as scikit-learn has it
-        """The arguments by name."""
-        return {name: getattr(self, name) for name in inspect.signature(LifelongLearner).parameters}
+    # --- settings ----------------------------------------------------------------------------------------------------
 
     def set_params(self, **params: Any) -> Self:
         """Change arguments; they take effect with the next task. If one is refused, none is changed."""
-        before = self.get_params()
         if self.weights_ is not None and params.get("text", self.text) != self.text:
             raise InputError("text cannot be changed after training", fix="start a new learner")
-        if unknown := params.keys() - before.keys():
-            raise InputError(f"the learner has no argument {min(unknown)!r}", fix=f"use one of {', '.join(before)}")
-        self.__dict__.update(params)
-        try:
-            self._check()
-        except InputError:
-            self.__dict__.update(before)
-            raise
+        super().set_params(**params)
         self._last = None  # which is of the old device and kernels
         if self.weights_ is not None:
             self.weights_ = {name: value.to(self.device) for name, value in self.weights_.items()}
         return self
-
-    def __repr__(self) -> str:
-        signature = inspect.signature(LifelongLearner).parameters
-        changed = [
-            f"{k}={v!r}" for k, v in self.get_params().items() if k not in signature or v != signature[k].default
-        ]
-        return f"{type(self).__name__}({', '.join(changed)})"
 
     def _model(self) -> Model:
         if self._built is None or self._built[0] is not self.model:

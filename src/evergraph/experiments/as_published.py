@@ -6,7 +6,6 @@ The codes (A1 …) are those of `docs/errata.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -32,6 +31,7 @@ from evergraph.nn.adam import Adam
 from evergraph.nn.base import Parameters
 from evergraph.nn.sparse import Kernels
 from evergraph.task import Task
+from evergraph.training import OnStep, noise_of
 
 __all__ = [
     "InductiveTask",
@@ -195,15 +195,15 @@ class PublishedLearner(LifelongLearner):
         self._adam: Adam | None = None
         self._next_adam: Adam | None = None
 
-    def get_params(self, deep: bool = False) -> dict[str, Any]:
-        """The arguments by name."""
-        return super().get_params(deep) | {"first_steps": self.first_steps}
+    @classmethod
+    def _defaults(cls) -> dict[str, Any]:
+        return LifelongLearner._defaults() | {"text": "global", "first_steps": None}
 
     def save(self, folder: str | Path) -> None:
         """Not supported: files have no place for what only this learner keeps."""
         raise EvergraphError(f"{folder}: a learner that follows the authors' code cannot be saved.")
 
-    def _adapt(self, task: Task, on_step: Callable[[int, float], object] | None) -> None:
+    def _adapt(self, task: Task, on_step: OnStep | None) -> None:
         self._found = frozenset(task.graph.class_names[code] for code in np.unique(task.targets[task.targets >= 0]))
         super()._adapt(task, on_step)
         self.known_ |= self._found  # only now, for it may have failed
@@ -248,25 +248,10 @@ class PublishedLearner(LifelongLearner):
         return optimiser
 
     def _fitting_noise(self, batch: Batch) -> Noise | None:
-        return self._noise(batch, self.steps)
+        return noise_of(batch, (self.seed, self.tasks_), self.steps)
 
-    def _train(
-        self,
-        model: Model,
-        detector: Detector,
-        weights: Parameters,
-        batch: Batch,
-        counts: Tensor,
-        lr: float,
-        on_step: Callable[[int, float], object] | None,
-    ) -> list[float]:
-        if self.weights_ is None and self.first_steps == 0:
-            return []
-        steps, self.steps = self.steps, self.first_steps or self.steps if self.weights_ is None else self.steps
-        try:
-            return super()._train(model, detector, weights, batch, counts, lr, on_step)
-        finally:
-            self.steps = steps
+    def _steps(self) -> int:
+        return self.steps if self.first_steps is None or self.weights_ is not None else self.first_steps
 
     def predict(self, task: Task, detector: Detector | None = None) -> PublishedDecisions:
         """See `LifelongLearner.predict`; a vertex is rejected by the known classes, the best class is of all."""
