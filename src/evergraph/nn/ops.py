@@ -23,6 +23,7 @@ from evergraph.nn.sparse import Neighbours, SparseMatrix
 __all__ = ["attend", "drop", "linear", "mean_beside", "mix_mean", "propagate", "relu_drop"]
 
 _NONE = np.empty(0, np.float32)
+_MUCH = 32
 _NOWHERE = np.empty(0, np.int32)
 _ALL_KEPT = np.empty(0, np.uint8)
 
@@ -78,14 +79,15 @@ class _Multiply(Function):
         from evergraph.nn import kernels
 
         indptr = pattern.indptr.numpy()
-        # Each part has a result of its own, so there are as many parts as threads, and few.
-        bounds = row_bounds(indptr, parts=min(cores(), 8) if len(indptr) * width > SMALL else 1)
+        # Each part has a result of its own, which pays where there is much to add up for each row of it.
+        much = x.values.numel() > _MUCH * pattern.columns and x.values.numel() * width > SMALL
+        bounds = row_bounds(indptr, parts=min(cores(), 8) if much else 1)
         parts = len(bounds) - 1
         results = np.zeros((parts, pattern.columns, width), np.float32)
         sums = np.zeros((parts, width), np.float32)
         arrays = (bounds, indptr, pattern.indices.numpy(), x.values.numpy(), _array(gradient))
         one_each(kernels.multiply_transposed, parts, *arrays, results, sums)
-        to_weight = torch.from_numpy(results[0] if parts == 1 else results.sum(0))
+        to_weight = torch.from_numpy(results[0]) if parts == 1 else torch.from_numpy(results).sum(0)
         return None, to_weight, torch.from_numpy(sums.sum(0)) if ctx.needs_input_grad[2] else None
 
 
