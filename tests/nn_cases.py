@@ -174,7 +174,7 @@ def dropped_features(x: Tensor | SparseMatrix, p: float, noise: Noise | None) ->
 def expected(
     model: Model, p: dict[str, Tensor], case: Case, x: Tensor | SparseMatrix, noise: Noise | None
 ) -> tuple[Tensor, Tensor | None]:
-    """Logits, and the vectors below the output layer (None where there is no layer below): SPEC, read literally."""
+    """Logits, and the vectors below the output layer (None where there is no layer below): the definition, literally."""
     forward: dict[type, Callable[..., tuple[Tensor, Tensor | None]]] = {
         MLP: _mlp,
         GCN: _gcn,
