@@ -71,7 +71,7 @@ def multiply_transposed(
     """The transposed matrix times a dense one, in parts: ``out[p]`` is that of the rows from ``bounds[p]`` on.
 
     Each row of the dense matrix is read once and added to rows of the result, of which the frequent ones stay in the
-    cache; this is three times as fast as gathering by a transposed pattern. ``sums[p]`` is the sum of the rows.
+    cache: gathering by a transposed pattern is slower. ``sums[p]`` is the sum of the rows.
     """
     width = dense.shape[1]
     for part in range(first, last):
