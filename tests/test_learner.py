@@ -17,6 +17,7 @@ from evergraph.classes import UNSEEN
 from evergraph.datasets import synthetic
 from evergraph.detect import DOC, GDOC, Softmax
 from evergraph.nn import GAT, GCN, MLP, SGC, Draw, GraphSAGE, GraphSAINT, JKNet, Model, MostFrequent
+from evergraph.nn.in_use import in_use
 from evergraph.rates import default_rate
 
 MODELS: list[Model] = [
@@ -104,6 +105,34 @@ def test_one_training_serves_every_threshold_and_alpha() -> None:
     assert not learner.predict(task, GDOC(0.0)).rejected.any()
     with pytest.raises(InputError, match="trained with GDOC, which cannot decide as Softmax"):
         learner.predict(task, Softmax())
+
+
+@pytest.mark.parametrize("model", MODELS[:-1], ids=lambda model: type(model).__name__)
+def test_leaving_unused_words_out_of_training_changes_no_bit(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"all {'even' if i % 2 else 'odd'} old{i // 12} new{i // 12}" for i in range(60)]
+    vertices = {"id": list(range(60)), "time": [i // 12 for i in range(60)], "label": list("xyz" * 20), "text": texts}
+    graph = EvolvingGraph.build(vertices, [(i, i // 2) for i in range(1, 60)])
+    parts: list[Any] = []
+    monkeypatch.setattr("evergraph.learner.in_use", lambda *arguments: parts.append(in_use(*arguments)) or parts[-1])
+    found = []
+    for leaves_out in (True, False):
+        monkeypatch.setattr(LifelongLearner, "_leaves_alone_what_is_unused", lambda _, it=leaves_out: it)
+        learner = LifelongLearner(model, GDOC(0.5, alpha=2.0), steps=8, lr=0.05)
+        for task in tasks(graph, 1, first=2):
+            decisions = learner.adapt(task).predict(task)
+        found.append((decisions, learner.weights_))
+    assert len([part for part in parts if part is not None]) >= 2  # or there was nothing to compare
+    same(found[0][0], found[1][0])
+    assert all(torch.equal(value, found[1][1][name]) for name, value in found[0][1].items())
+
+
+def test_weight_decay_moves_the_weights_of_unused_words_too() -> None:
+    vertices = {"id": [1, 2, 3], "time": [0, 1, 2], "label": ["x", "y", "x"], "text": ["old word", "new word", "word"]}
+    first, second = tasks(EvolvingGraph.build(vertices), 1, first=1)
+    for decay, moves in ((0.0, False), (0.1, True)):
+        learner = LifelongLearner(MLP(4), steps=3, weight_decay=decay).adapt(first)
+        row, before = learner.vocabulary_.names.index("old"), learner.weights_["0.weight"].clone()
+        assert bool((learner.adapt(second).weights_["0.weight"][row] != before[row]).any()) == moves
 
 
 def test_the_same_seed_gives_the_same_numbers_and_another_others() -> None:

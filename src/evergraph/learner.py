@@ -18,6 +18,7 @@ from evergraph.nn import Batch, Draw, Model, Neighbours, Noise, SparseMatrix, ca
 from evergraph.nn.adam import Adam
 from evergraph.nn.base import Parameters
 from evergraph.nn.catalogue import as_model
+from evergraph.nn.in_use import in_use
 from evergraph.nn.memory import kept_memory
 from evergraph.nn.sparse import Kernels, choose_kernels
 from evergraph.rates import default_rate
@@ -183,18 +184,22 @@ class LifelongLearner(Settings):
             weights = known
         else:
             lr = self._rate(model, detector, task)
-            trained = [value for name, value in weights.items() if model.trained(name)]
+            part = in_use(model, weights, batch) if self._leaves_alone_what_is_unused() else None
+            changing, read = (weights, batch) if part is None else (part.weights, part.batch)
+            trained = [value for name, value in changing.items() if model.trained(name)]
             losses = train(
                 model,
                 detector,
-                weights,
-                batch,
+                changing,
+                read,
                 counts,
                 optimiser=self._optimiser(trained, lr, batch.graph.kernels),
                 steps=self._steps(),
                 seed=(self.seed, self.tasks_),
                 on_step=on_step,
             )
+            if part is not None:
+                weights = part.laid_over(weights)
         state: dict[str, Tensor] = {}
         if type(detector).fit is not Detector.fit:
             outputs, chosen = self._forward(model, weights, batch, self._fitting_noise(batch)), batch.labelled
@@ -243,12 +248,16 @@ class LifelongLearner(Settings):
     def _optimiser(self, trained: list[Tensor], lr: float, kernels: Kernels) -> Adam:
         return Adam(trained, lr, weight_decay=self.weight_decay, kernels=kernels)
 
+    def _leaves_alone_what_is_unused(self) -> bool:
+        """Whether weights without a gradient stay as they are."""
+        return self.weight_decay == 0
+
     def _steps(self) -> int:
         return self.steps
 
     # --- deciding ----------------------------------------------------------------------------------------------------
 
-    def predict(self, task: Task, detector: Detector | None = None) -> Decisions:
+    def predict(self, task: Task, detector: Detector | None = None, outputs: Outputs | None = None) -> Decisions:
         """Decide the test vertices of a task.
 
         Parameters
@@ -257,6 +266,8 @@ class LifelongLearner(Settings):
             The task; usually the one just adapted to.
         detector
             Another threshold or alpha than that of training, at no cost: training does not depend on them.
+        outputs
+            What `outputs` gave for the task, where several detectors decide on them.
         """
         own = self._detector()
         if detector is not None and type(detector) is not type(own):
@@ -264,7 +275,7 @@ class LifelongLearner(Settings):
                 f"the learner was trained with {type(own).__name__}, which cannot decide as {type(detector).__name__}",
                 fix=f"give another {type(own).__name__}, or train with the other detector",
             )
-        outputs = self.outputs(task)
+        outputs = self.outputs(task) if outputs is None else outputs
         if self.time_ is not None and task.time < self.time_:
             log.warning("the learner has adapted to later times: it may have learnt the labels of this task")
         decider = detector or own

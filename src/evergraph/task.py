@@ -16,7 +16,7 @@ from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.ids import Ids
 from evergraph.graph.window import Window
 
-__all__ = ["History", "Mode", "Task", "choose_history", "tasks"]
+__all__ = ["History", "Mode", "Task", "choose_history", "history_sizes", "tasks"]
 
 Mode = Literal["transductive", "inductive"]
 History = int | Literal["full", "auto"]
@@ -138,7 +138,7 @@ class Task:
         """Share of the time differences before this time that the history covers: 25, 50, 75 or 100 percent."""
         if self.history is None:
             return _LEVELS[-1]
-        sizes = _history_sizes(self.graph, self.time)
+        sizes = history_sizes(self.graph, self.time)
         return max((level for level, size in sizes.items() if size <= self.history), default=_LEVELS[0])
 
 
@@ -207,7 +207,7 @@ def choose_history(graph: EvolvingGraph, before: int | str) -> int:
     >>> choose_history(graph, before=9)
     2
     """
-    sizes = _history_sizes(graph, graph.axis.period(before))
+    sizes = history_sizes(graph, graph.axis.period(before))
     if not sizes:
         raise InputError(
             f"the graph has no edges before {graph.axis.label(graph.axis.period(before))} to choose a history from",
@@ -216,7 +216,8 @@ def choose_history(graph: EvolvingGraph, before: int | str) -> int:
     return sizes[50]
 
 
-def _history_sizes(graph: EvolvingGraph, before: int) -> dict[int, int]:
+def history_sizes(graph: EvolvingGraph, before: int) -> dict[int, int]:
+    """The histories that cover 25, 50, 75 and 100 percent of the time differences before a time; none without edges."""
     from evergraph.analysis.tdiff import tdiff
 
     past = graph.up_to(before - 1)

@@ -238,6 +238,9 @@ class PublishedLearner(LifelongLearner):
                 kept_all[name][..., rows] = fresh[name][..., rows]
         return kept_all
 
+    def _leaves_alone_what_is_unused(self) -> bool:
+        return False  # an Adam that remembers other tasks moves it
+
     def _optimiser(self, trained: list[Tensor], lr: float, kernels: Kernels) -> Adam:
         optimiser = super()._optimiser(trained, lr, kernels)
         if self._adam is not None:
@@ -253,9 +256,11 @@ class PublishedLearner(LifelongLearner):
     def _steps(self) -> int:
         return self.steps if self.first_steps is None or self.weights_ is not None else self.first_steps
 
-    def predict(self, task: Task, detector: Detector | None = None) -> PublishedDecisions:
+    def predict(
+        self, task: Task, detector: Detector | None = None, outputs: Outputs | None = None
+    ) -> PublishedDecisions:
         """See `LifelongLearner.predict`; a vertex is rejected by the known classes, the best class is of all."""
-        outputs, decider = self.outputs(task), detector or self._detector()
+        outputs, decider = self.outputs(task) if outputs is None else outputs, detector or self._detector()
         columns = [column for column, name in enumerate(self.classes_) if name in self.known_]
         known = tuple(self.classes_[column] for column in columns)
         state = {name: value[columns] for name, value in self.detector_state_.items()}

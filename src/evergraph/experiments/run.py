@@ -23,7 +23,7 @@ from evergraph.learner import LifelongLearner
 from evergraph.metrics import Summary, over_seeds, summarise
 from evergraph.task import Task
 
-__all__ = ["NUMERICS_VERSION", "OnProgress", "RunResult", "run"]
+__all__ = ["NUMERICS_VERSION", "OnProgress", "RunResult", "run", "run_task"]
 
 log = logging.getLogger(__name__)
 
@@ -168,7 +168,7 @@ def _run_seed(
             learner = _resumed(learner, store.checkpoint(seed), plan[: missing[0]])
         for index in range(learner.tasks_, len(plan)):
             # A task of its own for each seed; it also keeps its windows, which must not pile up.
-            row = _run_task(learner, replace(plan[index], seed=seed), partial(on_step, index))
+            row = run_task(learner, replace(plan[index], seed=seed), partial(on_step, index))
             rows.setdefault(row.time, row)
             if store is not None:
                 store.append(row)
@@ -198,7 +198,8 @@ def _resumed(fresh: LifelongLearner, folder: Path, done: Sequence[Task]) -> Life
     return learner
 
 
-def _run_task(learner: LifelongLearner, task: Task, on_step: Callable[[int, float], object]) -> TaskRow:
+def run_task(learner: LifelongLearner, task: Task, on_step: Callable[[int, float], object] | None = None) -> TaskRow:
+    """Adapt to a task, decide it, and score that."""
     before = set(learner.classes_)
     start = time.perf_counter()
     learner.adapt(task, on_step)

@@ -82,6 +82,13 @@ class Model(ABC):
         """Parameters from the class counts alone, for a model that needs no training; None for all others."""
         return None
 
+    def input_weights(self) -> tuple[str, ...]:
+        """Names of the parameters with a row for each feature that meets nothing but that feature's values.
+
+        Rows of features that no vertex has cannot change in training, so they are left out of it (`in_use`).
+        """
+        return ()
+
     def trained(self, name: str) -> bool:  # noqa: ARG002  # models with tensors that only accompany need it
         """Whether training changes this parameter by its gradient; by default all are."""
         return True

@@ -88,6 +88,10 @@ class Custom(Model):
         p["head.weight"], p["head.bias"] = draw.linear(hidden, outputs)
         return p
 
+    def input_weights(self) -> tuple[str, ...]:
+        """See `Model`."""
+        return () if self.project is None else ("project.weight",)
+
     def forward(self, p: Parameters, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:
         """See `Model`."""
         x: Tensor | SparseMatrix = batch.x

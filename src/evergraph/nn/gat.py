@@ -71,6 +71,10 @@ class GAT(Model):
                 p[f"{number}.{end}"] = draw.normal(heads, each, deviation=deviation)
         return p
 
+    def input_weights(self) -> tuple[str, ...]:
+        """See `Model`."""
+        return ("0.weight",)
+
     def forward(self, p: Parameters, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:
         """See `Model`."""
         h: Tensor | SparseMatrix = batch.x

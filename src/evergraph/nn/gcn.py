@@ -44,6 +44,10 @@ class GCN(Model):
             p[f"{number}.weight"], p[f"{number}.bias"] = draw.glorot(before, after), torch.zeros(after)
         return p
 
+    def input_weights(self) -> tuple[str, ...]:
+        """See `Model`."""
+        return ("0.weight",)
+
     def forward(self, p: Parameters, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:
         """See `Model`."""
         h: Tensor | SparseMatrix = batch.x

@@ -46,6 +46,10 @@ class JKNet(Model):
         p["out.weight"], p["out.bias"] = draw.linear(self.layers * self.hidden, outputs)
         return p
 
+    def input_weights(self) -> tuple[str, ...]:
+        """See `Model`."""
+        return sage.INPUT_WEIGHTS
+
     def forward(self, p: Parameters, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:
         """See `Model`."""
         h: Tensor | SparseMatrix = batch.x

@@ -43,6 +43,10 @@ class MLP(Model):
             p[f"{layer}.weight"], p[f"{layer}.bias"] = draw.linear(before, after)
         return p
 
+    def input_weights(self) -> tuple[str, ...]:
+        """See `Model`."""
+        return ("0.weight",)
+
     def forward(self, p: Parameters, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:
         """See `Model`."""
         h: Tensor | SparseMatrix = batch.x

@@ -13,7 +13,9 @@ from evergraph.nn.noise import Noise
 from evergraph.nn.ops import drop, linear, mean_beside, mix_mean, relu_drop
 from evergraph.nn.sparse import Neighbours, SparseMatrix
 
-__all__ = ["GraphSAGE", "draw_layer", "layer"]
+__all__ = ["INPUT_WEIGHTS", "GraphSAGE", "draw_layer", "layer"]
+
+INPUT_WEIGHTS = ("0.self.weight", "0.neighbours.weight")
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,10 @@ class GraphSAGE(Model):
         for number, (before, after) in enumerate(widths(inputs, self.hidden, self.layers, outputs)):
             p |= draw_layer(number, before, after, draw)
         return p
+
+    def input_weights(self) -> tuple[str, ...]:
+        """See `Model`."""
+        return INPUT_WEIGHTS
 
     def forward(self, p: Parameters, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:
         """See `Model`."""

@@ -83,6 +83,10 @@ class GraphSAINT(Model):
         """See `Model`."""
         return self.base.parameters(inputs, outputs, draw)
 
+    def input_weights(self) -> tuple[str, ...]:
+        """See `Model`."""
+        return self.base.input_weights()
+
     def forward(self, p: Parameters, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:
         """See `Model`."""
         return self.base.forward(p, batch, noise)

@@ -41,6 +41,10 @@ class SGC(Model):
         """See `Model`."""
         return {"weight": draw.glorot(inputs, outputs), "bias": torch.zeros(outputs)}
 
+    def input_weights(self) -> tuple[str, ...]:
+        """See `Model`."""
+        return ("weight",)
+
     def forward(self, p: Parameters, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:  # noqa: ARG002
         """See `Model`."""
         h = linear(batch.x, p["weight"])

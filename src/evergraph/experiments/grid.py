@@ -1,0 +1,242 @@
+"""Running a grid: trials over processes, each result kept as it comes.
+
+Any number of processes may work on one grid, started by one command or by several: a trial is claimed before it is run,
+and what is on the shelf is not run again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Literal
+
+from evergraph.errors import EvergraphError
+from evergraph.experiments.shelf import Finished, Shelf
+from evergraph.experiments.trial import Trial, key_of
+
+__all__ = ["Done", "GridState", "OnDone", "run_grid", "work"]
+
+log = logging.getLogger(__name__)
+
+_PATIENCE = 5.0  # seconds between looks at a trial that another process is at
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of a trial: it ``ran``, was ``there`` already, is being run ``elsewhere``, or ``failed``."""
+
+    key: str
+    outcome: Literal["ran", "there", "elsewhere", "failed"]
+    seconds: float = 0.0
+    accuracy: float | None = None
+    error: str = ""
+
+
+@dataclass
+class GridState:
+    """How far a grid is.
+
+    Parameters
+    ----------
+    total, there
+        Number of trials, and how many were on the shelf from the start.
+    ran, failed
+        How many ran since, and how many came to nothing.
+    left_seconds
+        About how long the rest will take; None while nothing has run.
+    best
+        The best trial that has run, in words.
+    errors
+        What was wrong with those that failed.
+    """
+
+    total: int
+    there: int = 0
+    ran: int = 0
+    failed: int = 0
+    left_seconds: float | None = None
+    best: str = ""
+    errors: list[str] = field(default_factory=list)
+
+    @property
+    def left(self) -> int:
+        """How many are still to come."""
+        return self.total - self.there - self.ran - self.failed
+
+
+OnDone = Callable[[GridState], object]
+"""Called at the start and after each trial."""
+
+
+def run_grid(
+    trials: Sequence[Trial],
+    folder: Path,
+    *,
+    jobs: int = 1,
+    threads: int | None = None,
+    executor: Executor | None = None,
+    on_done: OnDone | None = None,
+) -> dict[str, Finished]:
+    """Run those trials of a grid that have no result yet; returns all results of the grid by key.
+
+    Parameters
+    ----------
+    trials
+        The grid, in the order to run it.
+    folder
+        Where results are kept (`Shelf`).
+    jobs, threads
+        Number of processes, and of threads in each; unless given, the cores shared out among the processes.
+    executor
+        Runs the trials in place of our own processes: anything with the ``submit`` of `concurrent.futures` whose
+        workers see the same folder.
+    on_done
+        Whom to tell how far it is.
+    """
+    shelf = Shelf(folder)
+    by_key = {key_of(trial): trial for trial in trials}
+    there = shelf.read()
+    for problem in shelf.problems:
+        log.warning("%s", problem)
+    state = GridState(len(by_key), there=sum(key in there for key in by_key))
+    if on_done is not None:
+        on_done(state)
+    waiting = [trial for key, trial in by_key.items() if key not in there]
+    if waiting:
+        threads = threads or max((os.cpu_count() or 1) // jobs, 1)
+        with _executor(executor, min(jobs, len(waiting))) as pool:
+            _run_all(waiting, folder, threads, pool, jobs, _Tally(state, on_done, jobs))
+    found = shelf.read()
+    if state.errors:
+        log.warning("%d of %d trials failed; the first: %s", state.failed, state.total, state.errors[0])
+    return {key: found[key] for key in by_key if key in found}
+
+
+def work(folder: Path, trial: Trial, threads: int) -> Done:
+    """Run one trial, unless it has a result or another process is at it; this is what a worker does."""
+    import torch
+
+    import evergraph
+
+    torch.set_num_threads(threads)
+    shelf, key = Shelf(folder), key_of(trial)
+    with shelf.claimed(key) as mine:
+        if not mine:
+            return Done(key, "elsewhere")
+        if key in shelf.read():
+            return Done(key, "there")
+        start = time.perf_counter()
+        try:
+            result = trial.run()
+        except EvergraphError as error:
+            return Done(key, "failed", error=f"{trial}: {error}")
+        seconds = time.perf_counter() - start
+        made = {
+            "version": evergraph.__version__,
+            "threads": threads,
+            "seconds": round(seconds, 3),
+            "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        shelf.append(trial, result, made)
+    return Done(key, "ran", seconds, _accuracy(result))
+
+
+def _accuracy(result: Any) -> float | None:
+    values = [value for value in result.get("accuracy", ()) if value is not None]
+    return sum(values) / len(values) if values else None
+
+
+@dataclass
+class _Tally:
+    """Counts outcomes and tells of them."""
+
+    state: GridState
+    on_done: OnDone | None
+    jobs: int
+    seconds: float = 0.0
+    best: float = -1.0
+
+    def add(self, done: Done, trial: Trial) -> None:
+        state = self.state
+        if done.outcome == "ran":
+            state.ran += 1
+            self.seconds += done.seconds
+            if done.accuracy is not None and done.accuracy > self.best:
+                self.best, state.best = done.accuracy, f"accuracy {done.accuracy:.3f}: {in_words(trial)}"
+        elif done.outcome == "there":
+            state.there += 1
+        else:
+            state.failed += 1
+            state.errors.append(done.error)
+        if state.ran:
+            state.left_seconds = self.seconds / state.ran * state.left / self.jobs
+        if self.on_done is not None:
+            self.on_done(state)
+
+
+def in_words(trial: Trial) -> str:
+    """A trial in a few words, for progress."""
+    described = trial.described()
+    settings = described.get("configuration", described)
+    model = settings["model"]
+    parts = [trial.graph_name, model["name"] if isinstance(model, dict) else str(model)]
+    if "history" in settings:
+        parts += [f"history {settings['history']}", settings["restart"]]
+    return ", ".join([*parts, f"seed {trial.seed}"])
+
+
+class _Here(Executor):
+    """Runs in this process."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:  # whoever asks for the result gets it
+            future.set_exception(error)
+        return future
+
+
+@contextlib.contextmanager
+def _executor(given: Executor | None, jobs: int) -> Iterator[Executor]:
+    if given is not None:
+        yield given
+    elif jobs == 1:
+        yield _Here()
+    else:
+        pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))  # a fork of a process with threads may hang
+        try:
+            yield pool
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _run_all(trials: Sequence[Trial], folder: Path, threads: int, pool: Executor, jobs: int, tally: _Tally) -> None:
+    """Keep the pool busy; trials that another process is at are looked at again once all else is done."""
+    queue, elsewhere = list(reversed(trials)), list[Trial]()
+    running: dict[Future[Done], Trial] = {}
+    while queue or running or elsewhere:
+        if not queue and not running:
+            time.sleep(_PATIENCE)
+            queue, elsewhere = list(reversed(elsewhere)), []
+        while queue and len(running) < 2 * jobs:  # one more each, so that no process waits for us
+            trial = queue.pop()
+            running[pool.submit(work, folder, trial, threads)] = trial
+            if isinstance(pool, _Here):
+                break
+        finished, _ = wait(running, return_when=FIRST_COMPLETED)
+        for future in finished:
+            trial = running.pop(future)
+            done = future.result()
+            if done.outcome == "elsewhere":
+                elsewhere.append(trial)
+            else:
+                tally.add(done, trial)
