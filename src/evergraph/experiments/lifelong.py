@@ -19,10 +19,11 @@ from evergraph.experiments.fingerprint import fingerprint
 from evergraph.experiments.row import TaskRow
 from evergraph.experiments.run import run_task
 from evergraph.graph.evolving import EvolvingGraph
+from evergraph.graph.times import TimeAxis
 from evergraph.metrics import Confusion, open_macro_f1
 from evergraph.task import Task
 
-__all__ = ["LifelongTrial", "graph_of", "rows_of"]
+__all__ = ["LifelongTrial", "graph_of", "rows_of", "settings_of"]
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,7 @@ class LifelongTrial:
         return {
             "kind": "lifelong",
             "fingerprint": print_,
-            "configuration": self.configuration.described(graph.axis),
-            "rules": [described(rule) for rule in self.rules],
+            **settings_of(self.configuration, self.rules, graph.axis),
         }
 
     def run(self) -> dict[str, Any]:
@@ -87,7 +87,12 @@ class LifelongTrial:
         return columns | {"rules": [_columns(kept) for kept in by_rule]}
 
 
-@lru_cache(maxsize=4)
+def settings_of(configuration: Configuration, rules: Sequence[Detector], axis: TimeAxis) -> dict[str, Any]:
+    """What is done, whatever the graph and the seed."""
+    return {"configuration": configuration.described(axis), "rules": [described(rule) for rule in rules]}
+
+
+@lru_cache(maxsize=8)
 def graph_of(path: str) -> tuple[EvolvingGraph, str]:
     """A graph and its fingerprint."""
     graph = load(path)
@@ -121,6 +126,6 @@ def _decided(task: Task, decisions: Any) -> dict[str, Any]:
     return {
         **counts,
         **{f"{name}_never_before": count for name, count in never_before.items()},
-        "open_f1": open_macro_f1(truth, decisions.classes, unseen),
-        "open_f1_published": unmapped_open_f1(truth, decisions, order, unseen),
+        "open_f1": open_macro_f1(truth, decisions.classes, unseen) if len(truth) else None,
+        "open_f1_published": unmapped_open_f1(truth, decisions, order, unseen) if len(truth) else None,
     }

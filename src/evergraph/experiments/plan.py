@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import product
 
-from evergraph.analysis.profile import first_task
 from evergraph.detect import DOC, GDOC, Detector, Softmax
-from evergraph.errors import InputError
 from evergraph.experiments.configuration import Configuration, build_model
-from evergraph.experiments.lifelong import LifelongTrial, graph_of
+from evergraph.experiments.lifelong import LifelongTrial
+from evergraph.experiments.subject import LEVELS, Subject
 from evergraph.learner import Restart
 from evergraph.rates import default_rate
-from evergraph.task import History, history_sizes
+from evergraph.task import History
 
 __all__ = ["ALPHAS", "LABEL_RATES", "LEVELS", "MODELS", "THRESHOLDS", "Row", "exp2", "exp2a", "exp3", "exp4", "exp4b"]
 
-LEVELS = (25, 50, 75, 100)
-"""Shares of the time differences that the four histories cover, in percent."""
 MODELS = ("gat", "sage", "sgc", "saint", "jknet", "mlp")
 LABEL_RATES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 THRESHOLDS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -33,7 +29,7 @@ class Row:
     Parameters
     ----------
     graph
-        A graph folder or name.
+        On which graph.
     model
         Name of the model, as ``evergraph run`` has it.
     level
@@ -49,12 +45,13 @@ class Row:
 
     Examples
     --------
-    >>> row = Row("metamath", "sage", 50)
+    >>> from evergraph.experiments.subject import subject
+    >>> row = Row(subject("metamath"), "sage", 50)
     >>> row.history, row.trial(seed=3).configuration.lr
     (2, 0.005)
     """
 
-    graph: str
+    graph: Subject
     model: str = "sage"
     level: int = 50
     restart: Restart = "warm"
@@ -68,7 +65,7 @@ class Row:
     @property
     def history(self) -> History:
         """The number of times that the level comes to on this graph."""
-        return "full" if self.level == LEVELS[-1] else sizes_of(self.graph)[self.level]
+        return self.graph.history(self.level)
 
     def trial(self, seed: int) -> LifelongTrial:
         """What to run."""
@@ -86,7 +83,7 @@ class Row:
             label_rate=self.label_rate,
             mode="inductive" if self.model == "saint" else "transductive",
         )
-        return LifelongTrial(self.graph, configuration, seed, rules)
+        return LifelongTrial(self.graph.path, configuration, seed, rules)
 
 
 def _detectors(row: Row) -> tuple[Detector, tuple[Detector, ...]]:
@@ -100,19 +97,8 @@ def _detectors(row: Row) -> tuple[Detector, tuple[Detector, ...]]:
     return GDOC(0.75), (GDOC(0.5), GDOC(0.5, alpha=3.0), GDOC(0.75))
 
 
-@lru_cache(maxsize=64)
-def sizes_of(graph: str) -> dict[int, int]:
-    """The history of each level, from the time differences before the first task."""
-    opened, _ = graph_of(graph)
-    start = first_task(opened)
-    sizes = {} if start is None else history_sizes(opened, start)
-    if not sizes:
-        raise InputError("the graph has no edges before its first task", file=graph, fix="choose another graph")
-    return sizes
-
-
 def rows(
-    graphs: Iterable[str],
+    graphs: Iterable[Subject],
     models: Sequence[str] = ("sage",),
     levels: Sequence[int] = LEVELS,
     restarts: Sequence[Restart] = ("cold", "warm"),
@@ -124,14 +110,15 @@ def rows(
 
     Examples
     --------
-    >>> len(rows(["metamath"], models=MODELS))
+    >>> from evergraph.experiments.subject import subject
+    >>> len(rows([subject("metamath")], models=MODELS))
     48
     """
     every = product(graphs, models, levels, restarts, detectors, label_rates)
     return [Row(*values, steps=steps) for values in every]
 
 
-def exp2(graphs: Iterable[str], models: Sequence[str] = MODELS, *, steps: int = 200) -> list[Row]:
+def exp2(graphs: Iterable[Subject], models: Sequence[str] = MODELS, *, steps: int = 200) -> list[Row]:
     """Lifelong learning: models, histories, restarts."""
     return rows(graphs, models, steps=steps)
 
@@ -140,7 +127,7 @@ def exp2(graphs: Iterable[str], models: Sequence[str] = MODELS, *, steps: int = 
 _RATES_2A = {"mlp": (0.001, 0.001), "sage": (0.001, 0.005), "gat": (0.005, 0.01)}
 
 
-def exp2a(graphs: Iterable[str], models: Sequence[str] = ("mlp", "sage", "gat"), *, steps: int = 200) -> list[Row]:
+def exp2a(graphs: Iterable[Subject], models: Sequence[str] = ("mlp", "sage", "gat"), *, steps: int = 200) -> list[Row]:
     """Trained once on all that was before the first task, with twice the steps, against trained on and on."""
     found = []
     for graph, model in product(graphs, models):
@@ -152,12 +139,12 @@ def exp2a(graphs: Iterable[str], models: Sequence[str] = ("mlp", "sage", "gat"),
     return found
 
 
-def exp3(graphs: Iterable[str], label_rates: Sequence[float] = LABEL_RATES, *, steps: int = 200) -> list[Row]:
+def exp3(graphs: Iterable[Subject], label_rates: Sequence[float] = LABEL_RATES, *, steps: int = 200) -> list[Row]:
     """Fewer labels."""
     return rows(graphs, label_rates=label_rates, steps=steps)
 
 
-def exp4(graphs: Iterable[str], *, steps: int = 200) -> list[Row]:
+def exp4(graphs: Iterable[Subject], *, steps: int = 200) -> list[Row]:
     """Unseen classes: DOC and gDOC; each training serves all thresholds, those of the ablation (4a) too."""
     return rows(graphs, detectors=("doc", "gdoc"), steps=steps)
 
@@ -166,7 +153,7 @@ def exp4(graphs: Iterable[str], *, steps: int = 200) -> list[Row]:
 _RATES_GAT_SCRIPT = {25: (0.005, 0.001), 50: (0.005, 0.001), 75: (0.01, 0.005), 100: (0.01, 0.01)}
 
 
-def exp4b(graphs: Iterable[str], models: Sequence[str] = ("sage", "sgc", "gat"), *, steps: int = 200) -> list[Row]:
+def exp4b(graphs: Iterable[Subject], models: Sequence[str] = ("sage", "sgc", "gat"), *, steps: int = 200) -> list[Row]:
     """Other models under gDOC; and SGC with one hop at its own rates and at those of the GAT script (A2)."""
     graphs = list(graphs)
     found = rows(graphs, models, detectors=("gdoc",), steps=steps)
@@ -177,6 +164,6 @@ def exp4b(graphs: Iterable[str], models: Sequence[str] = ("sage", "sgc", "gat"),
     return found
 
 
-def exp4c(graphs: Iterable[str], *, steps: int = 200) -> list[Row]:
+def exp4c(graphs: Iterable[Subject], *, steps: int = 200) -> list[Row]:
     """What detection costs: plain cross-entropy beside DOC and gDOC."""
     return rows(graphs, detectors=("none", "doc", "gdoc"), steps=steps)

@@ -1,0 +1,105 @@
+"""The graphs that are experimented on: what grids and tables need to know, also where a graph is not at hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from evergraph.analysis.profile import first_task
+from evergraph.errors import InputError
+from evergraph.experiments.lifelong import graph_of
+from evergraph.files import write_synced
+from evergraph.task import History, history_sizes
+
+__all__ = ["LEVELS", "Subject", "keep_subjects", "kept_subjects", "subject"]
+
+LEVELS = (25, 50, 75, 100)
+"""Shares of the time differences that the four histories cover, in percent."""
+FILE = "graphs.json"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A graph to experiment on.
+
+    Parameters
+    ----------
+    path
+        Where it is: a graph folder, or the name of one that needs none.
+    fingerprint
+        Tells it from all others.
+    sizes
+        The histories that cover 25, 50 and 75 percent of the time differences before its first task.
+
+    Examples
+    --------
+    >>> found = subject("metamath")
+    >>> found.name, [found.history(level) for level in LEVELS]
+    ('metamath', [1, 2, 7, 'full'])
+    """
+
+    path: str
+    fingerprint: str
+    sizes: tuple[int, int, int]
+
+    @property
+    def name(self) -> str:
+        """The last part of its path."""
+        return Path(self.path).name
+
+    def history(self, level: int) -> History:
+        """The history of a level; all of it for 100 percent."""
+        return "full" if level == LEVELS[-1] else self.sizes[LEVELS.index(level)]
+
+
+def subject(path: str) -> Subject:
+    """Look at a graph."""
+    graph, fingerprint = graph_of(path)
+    start = first_task(graph)
+    sizes = {} if start is None else history_sizes(graph, start)
+    if not sizes:
+        raise InputError(
+            "the graph has no edges before its first task to choose histories from",
+            file=path,
+            fix="choose a graph with edges and at least two times",
+        )
+    return Subject(path, fingerprint, (sizes[25], sizes[50], sizes[75]))
+
+
+def kept_subjects(folder: Path) -> dict[str, Subject]:
+    """The graphs whose results are in a folder, by name."""
+    path = folder / FILE
+    if not path.exists():
+        return {}
+    try:
+        entries: Mapping[str, Any] = json.loads(path.read_bytes())
+        return {
+            name: Subject(entry["path"], entry["fingerprint"], tuple(entry["sizes"])) for name, entry in entries.items()
+        }
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise InputError(
+            "this is not the list of graphs of our results", file=path, fix="remove it, and name the graphs once more"
+        ) from error
+
+
+def keep_subjects(folder: Path, subjects: Sequence[Subject]) -> None:
+    """Add graphs to those of a folder of results."""
+    there = kept_subjects(folder)
+    for found in subjects:
+        before = there.get(found.name)
+        if before is not None and before.fingerprint != found.fingerprint:
+            raise InputError(
+                f"the results are of another graph named {found.name}",
+                file=folder,
+                fix="rename the folder of the graph, or keep its results elsewhere (--results)",
+            )
+    merged = there | {found.name: found for found in subjects}
+    if merged != there:
+        folder.mkdir(parents=True, exist_ok=True)
+        staged = folder / f"{FILE}.new"
+        entries = {name: asdict(found) for name, found in sorted(merged.items())}
+        write_synced(staged, json.dumps(entries, indent=1).encode() + b"\n")
+        staged.replace(folder / FILE)
