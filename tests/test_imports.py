@@ -31,6 +31,7 @@ def loaded_by(statement: str) -> set[str]:
         ("from evergraph import UNSEEN, ClassRegistry, EvolvingGraph, InputError, Window", HEAVY),
         ("from evergraph import Task, tasks, Decisions, evaluate, metrics", HEAVY),
         ("import evergraph.analysis.tdiff", ["torch"]),
+        ("import evergraph.presentation", HEAVY),
     ],
 )
 def test_importing_loads_no_more_than_is_needed(statement: str, forbidden: list[str]) -> None:
@@ -92,7 +93,8 @@ def files_in(room: str) -> list[Path]:
         ("classes", {"errors"}),
         ("graph", {"errors", "files", "classes"}),
         ("datasets", {"errors", "classes", "graph"}),
-        ("analysis", {"errors", "classes", "compiled", "graph"}),
+        ("presentation", {"errors"}),
+        ("analysis", {"errors", "classes", "compiled", "graph", "presentation"}),
         ("metrics", {"errors", "classes"}),
         ("nn", {"errors", "compiled"}),
         ("detect", {"errors", "compiled"}),

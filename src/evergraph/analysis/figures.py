@@ -11,8 +11,9 @@ import numpy as np
 from evergraph.analysis.drift import drift
 from evergraph.analysis.profile import Profile, profile
 from evergraph.analysis.tdiff import tdiff
-from evergraph.errors import EvergraphError, InputError
+from evergraph.errors import InputError
 from evergraph.graph.evolving import EvolvingGraph
+from evergraph.presentation.style import COLOURS, panels, plain, save, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["draw"]
 
-# Okabe and Ito's colours, which people with any kind of colour vision can tell apart.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _STYLES = ("-", "--", ":")
 _HOPS = (1, 2, 3)
 _LARGE = 200_000  # vertices from which on time differences are estimated from a sample
@@ -49,14 +48,12 @@ def draw(
     list of Path
         The PNG files; beside each is an SVG of the same name.
     """
-    from matplotlib import rc_context
-
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
         raise InputError("this is a file, not a folder", file=folder, fix="choose another folder") from None
-    graphs = {_plain(name if len(name) <= 30 else f"{name[:29]}…"): graph for name, graph in graphs.items()}
+    graphs = {plain(name if len(name) <= 30 else f"{name[:29]}…"): graph for name, graph in graphs.items()}
     profiles = {name: profile(graph) for name, graph in graphs.items()}
     drawings: dict[str, Callable[[], Figure]] = {
         "time_differences": lambda: _time_differences(graphs, sample),
@@ -65,33 +62,15 @@ def draw(
         "unseen": lambda: _unseen(graphs, profiles),
     }
     written = []
-    # Fixed salt and no date: the same graph gives the same SVG, byte for byte.
-    style: Any = {"svg.hashsalt": "evergraph", "font.size": 9, "axes.titlesize": 9}
-    style |= {"axes.spines.top": False, "axes.spines.right": False}
-    with rc_context(style):
+    with styled():
         for name, drawing in drawings.items():
-            figure = drawing()
-            if command:
-                figure.supxlabel(_plain(f"$ {command}"), fontsize=6, color="#666666", x=0.01, ha="left")
-            path = folder / f"{name}.png"
-            try:
-                figure.savefig(path, dpi=150)
-                figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
-            except OSError as error:
-                raise EvergraphError(f"{path}: the figure could not be written ({error.strerror or error}).") from error
-            written.append(path)
+            _, png = save(drawing(), folder / name, f"$ {command}" if command else "")
+            written.append(png)
     return written
 
 
-def _figure(rows: int, columns: int, height: float = 2.6) -> tuple[Figure, Any]:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.5 if columns > 1 else 6, height * rows + 0.3), layout="constrained")
-    return figure, figure.subplots(rows, columns, squeeze=False)
-
-
 def _time_differences(graphs: Mapping[str, EvolvingGraph], sample: int | None) -> Figure:
-    figure, axes = _figure(len(graphs), 1)
+    figure, axes = panels(len(graphs), 1)
     for ax, (name, graph) in zip(axes[:, 0], graphs.items(), strict=True):
         sources = sample or (_SAMPLE if len(graph) >= _LARGE else None)
         for hops, colour, style in zip(_HOPS, COLOURS, _STYLES, strict=False):
@@ -116,7 +95,7 @@ def _time_differences(graphs: Mapping[str, EvolvingGraph], sample: int | None) -
 
 
 def _drift(graphs: Mapping[str, EvolvingGraph], profiles: Mapping[str, Profile]) -> Figure:
-    figure, axes = _figure(1, 1, 3.2)
+    figure, axes = panels(1, 1, height=3.2)
     ax = axes[0, 0]
     for (name, graph), colour in zip(graphs.items(), _cycle(len(graphs)), strict=True):
         moved, start = drift(graph), profiles[name].first_task
@@ -143,7 +122,7 @@ def _drift(graphs: Mapping[str, EvolvingGraph], profiles: Mapping[str, Profile])
 
 
 def _distributions(graphs: Mapping[str, EvolvingGraph], profiles: Mapping[str, Profile]) -> Figure:
-    figure, axes = _figure(len(graphs), 3)
+    figure, axes = panels(len(graphs), 3)
     for (over_time, degrees, classes), (name, graph) in zip(axes, graphs.items(), strict=True):
         found = profiles[name]
         over_time.plot(found.times * graph.axis.step, found.vertices_at, "o-", color=COLOURS[0], markersize=3)
@@ -169,7 +148,7 @@ def _distributions(graphs: Mapping[str, EvolvingGraph], profiles: Mapping[str, P
 
 
 def _unseen(graphs: Mapping[str, EvolvingGraph], profiles: Mapping[str, Profile]) -> Figure:
-    figure, axes = _figure(len(graphs), 1)
+    figure, axes = panels(len(graphs), 1)
     for ax, (name, graph) in zip(axes[:, 0], graphs.items(), strict=True):
         found = profiles[name]
         if found.first_task is None:
@@ -207,11 +186,6 @@ def _time_axis(ax: Axes, graph: EvolvingGraph) -> None:
         step = graph.axis.step
         ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: graph.axis.label(int(value) // step)))
         ax.tick_params(axis="x", labelrotation=30)
-
-
-def _plain(text: str) -> str:
-    """Text that matplotlib does not take for a formula."""
-    return text.replace("\\", "/").replace("$", r"\$")
 
 
 def _whole_ticks(ax: Axes) -> None:

@@ -1,0 +1,128 @@
+"""The paper's way to choose learning rates: by accuracy on a development graph, then kept for all others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from evergraph.errors import InputError
+from evergraph.experiments.measured import Measured
+from evergraph.experiments.plan import Row, rows
+from evergraph.experiments.subject import Subject
+from evergraph.experiments.tables import Results
+from evergraph.files import write_synced
+from evergraph.presentation import Cell, Column, Section, Table
+
+__all__ = [
+    "RATES",
+    "WEIGHT_DECAYS",
+    "Choice",
+    "apply_rates",
+    "choose",
+    "read_rates",
+    "tune_rows",
+    "tune_table",
+    "write_rates",
+]
+
+RATES = (0.1, 0.05, 0.01, 0.005, 0.001, 0.0005)
+WEIGHT_DECAYS = (0.0, 0.0005)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The best learning rate and weight decay for a model, a history and a restart."""
+
+    model: str
+    level: int
+    restart: str
+    lr: float
+    weight_decay: float
+    accuracy: float
+
+
+def tune_rows(graphs: Iterable[Subject], models: Sequence[str] = ("sage",), *, steps: int = 200) -> list[Row]:
+    """All rates and decays at the middle history, warm and cold."""
+    return [
+        replace(row, lr=lr, weight_decay=decay)
+        for row in rows(graphs, models, (50,), steps=steps)
+        for lr in RATES
+        for decay in WEIGHT_DECAYS
+    ]
+
+
+def choose(measured: Iterable[Measured]) -> list[Choice]:
+    """The best of each model, history and restart; of equals the one with the smaller decay, then the smaller rate."""
+    best: dict[tuple[str, int, str], Choice] = {}
+    for one in measured:
+        row, accuracy = one.row, one.interval("accuracy").mean
+        found = Choice(row.model, row.level, row.restart, row.lr or 0.0, row.weight_decay, accuracy)
+        key = (row.model, row.level, row.restart)
+        if key not in best or _order(found) > _order(best[key]):
+            best[key] = found
+    return list(best.values())
+
+
+def _order(choice: Choice) -> tuple[float, float, float]:
+    return choice.accuracy, -choice.weight_decay, -choice.lr
+
+
+def tune_table(graph: Subject, results: Results, *, steps: int = 200) -> Table:
+    """Accuracy of each rate and decay, in percent; the chosen ones are bold."""
+    found = [results[row] for row in tune_rows([graph], steps=steps) if row in results]
+    chosen = {(choice.restart, choice.lr, choice.weight_decay) for choice in choose(found)}
+    columns = (Column("learning rate"), *(Column(f"{decay:g}", "accuracy at weight decay") for decay in WEIGHT_DECAYS))
+    lines: list[Any] = []
+    for restart in ("cold", "warm"):
+        lines.append(Section(f"GraphSAGE, c = {graph.history(50)}, {restart}"))
+        for lr in RATES:
+            cells = [Cell(lr, form="g")]
+            for decay in WEIGHT_DECAYS:
+                one = next(
+                    (
+                        one
+                        for one in found
+                        if (one.row.restart, one.row.lr, one.row.weight_decay) == (restart, lr, decay)
+                    ),
+                    None,
+                )
+                interval = one.interval("accuracy") if one else None
+                half = None if interval is None or interval.n < 2 else 100 * interval.half
+                value = None if interval is None else 100 * interval.mean
+                cells.append(Cell(value, half, (restart, lr, decay) in chosen, ".1f"))
+            lines.append(tuple(cells))
+    return Table(f"Choosing the learning rate on {graph.name}: accuracy in percent", columns, tuple(lines))
+
+
+def write_rates(path: Path, choices: Sequence[Choice]) -> None:
+    """Keep what was chosen."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    staged = path.with_name(path.name + ".new")
+    write_synced(staged, json.dumps([vars(choice) for choice in choices], indent=1).encode() + b"\n")
+    staged.replace(path)
+
+
+def read_rates(path: Path) -> list[Choice]:
+    """What was chosen."""
+    try:
+        return [Choice(**entry) for entry in json.loads(path.read_bytes())]
+    except OSError as error:
+        raise InputError(
+            f"it cannot be read ({error.strerror})", file=path, fix="give a file that tune wrote"
+        ) from error
+    except (ValueError, TypeError) as error:
+        raise InputError("these are no learning rates", file=path, fix="give a file that tune wrote") from error
+
+
+def apply_rates(grid: Iterable[Row], choices: Sequence[Choice]) -> list[Row]:
+    """Give rows without a detector and a rate of their own what was chosen for their model, history and restart."""
+    chosen = {(choice.model, choice.level, choice.restart): choice for choice in choices}
+    found = []
+    for row in grid:
+        choice = chosen.get((row.model, row.level, row.restart))
+        fits = choice is not None and row.lr is None and row.detector == "none"
+        found.append(replace(row, lr=choice.lr, weight_decay=choice.weight_decay) if choice and fits else row)
+    return found
