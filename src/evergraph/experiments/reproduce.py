@@ -182,15 +182,35 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 
 def show(
-    name: str, graphs: Subjects, extent: Extent, found: Mapping[str, Finished], *, all_seeds: bool = False
+    name: str,
+    graphs: Subjects,
+    extent: Extent,
+    found: Mapping[str, Finished],
+    *,
+    all_seeds: bool = False,
+    rows: Sequence[Row] | None = None,
 ) -> Shown:
-    """Tables and figures of an experiment from the results that are there; with ``all_seeds`` not only the extent's."""
+    """Tables and figures of an experiment from the results that are there.
+
+    Parameters
+    ----------
+    name, graphs, extent
+        Which experiment, on which graphs, and how much of it.
+    found
+        All results.
+    all_seeds
+        Show all seeds that have results, not only those of the extent.
+    rows
+        The rows that were run in place of the experiment's own, in the same order: with other learning rates.
+    """
     experiment = EXPERIMENTS[name]
-    measured = collect(experiment.rows(graphs, extent), found, None if all_seeds else extent.seeds)
+    own = experiment.rows(graphs, extent)
+    shown_as = dict(zip(rows or own, own, strict=True))
+    measured = collect(shown_as, found, None if all_seeds else extent.seeds)
     with_results = [graph for graph in graphs if any(one.row.graph == graph for one in measured)]
     if not with_results:
         return Shown({}, {})
-    results = {one.row: one for one in measured}
+    results = {shown_as[one.row]: one for one in measured}
     told = note(name, measured)
     made = experiment.tables(with_results, extent, results)
     return Shown(

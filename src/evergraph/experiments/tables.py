@@ -121,7 +121,9 @@ def exp2a_table(graph: Subject, rows: Sequence[Row], results: Results) -> Table:
 def exp3_table(graph: Subject, rates: Sequence[float], results: Results, *, steps: int = 200) -> Table:
     """Accuracy by label rate for each history and restart, and the gain of warm over cold, in percent."""
     columns = [Column("label rate")]
-    columns += [Column(name, _history(graph, level)) for level in LEVELS for name in ("cold", "warm", "gain")]
+    columns += [
+        Column(name, f"{_history(graph, level)} ({level} %)") for level in LEVELS for name in ("cold", "warm", "gain")
+    ]
     lines: list[Any] = []
     for rate in rates:
         cells = [Cell(rate, form="g")]
