@@ -7,14 +7,18 @@ and what is on the shelf is not run again.
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any, Literal
 
@@ -113,7 +117,12 @@ def run_grid(
     if waiting:
         threads = threads or max((os.cpu_count() or 1) // jobs, 1)
         with _executor(executor, min(jobs, len(waiting))) as pool:
-            _run_all(waiting, folder, threads, pool, jobs, _Tally(state, on_done, jobs))
+            clock = _Clock()
+            for key, trial in by_key.items():
+                if key in there:
+                    clock.learn(kinds_of(trial), there[key].made["seconds"])
+            tally = _Tally(state, on_done, jobs, {key: by_key[key] for key in by_key if key not in there}, clock)
+            _run_all(waiting, folder, threads, pool, jobs, tally)
     found = shelf.read()
     if state.errors:
         log.warning("%d of %d trials failed; the first: %s", state.failed, state.total, state.errors[0])
@@ -131,13 +140,13 @@ def work(folder: Path, trial: Trial, threads: int) -> Done:
     with shelf.claimed(key) as mine:
         if not mine:
             return Done(key, "elsewhere")
-        if key in shelf.read():
+        if key in shelf.read(trial.graph_name):
             return Done(key, "there")
         start = time.perf_counter()
         try:
             result = trial.run()
         except EvergraphError as error:
-            return Done(key, "failed", error=f"{trial}: {error}")
+            return Done(key, "failed", error=f"{in_words(trial)}: {error}")
         seconds = time.perf_counter() - start
         made = {
             "version": evergraph.__version__,
@@ -156,19 +165,21 @@ def _accuracy(result: Any) -> float | None:
 
 @dataclass
 class _Tally:
-    """Counts outcomes and tells of them."""
+    """Counts outcomes, tells of them, and guesses how long the rest will take."""
 
     state: GridState
     on_done: OnDone | None
     jobs: int
-    seconds: float = 0.0
+    waiting: dict[str, Trial]
+    clock: _Clock
     best: float = -1.0
 
     def add(self, done: Done, trial: Trial) -> None:
         state = self.state
+        self.waiting.pop(done.key, None)
         if done.outcome == "ran":
             state.ran += 1
-            self.seconds += done.seconds
+            self.clock.learn(kinds_of(trial), done.seconds)
             if done.accuracy is not None and done.accuracy > self.best:
                 self.best, state.best = done.accuracy, f"accuracy {done.accuracy:.3f}: {in_words(trial)}"
         elif done.outcome == "there":
@@ -176,18 +187,45 @@ class _Tally:
         else:
             state.failed += 1
             state.errors.append(done.error)
-        if state.ran:
-            state.left_seconds = self.seconds / state.ran * state.left / self.jobs
+        guesses = [self.clock.guess(kinds_of(left)) for left in self.waiting.values()]
+        state.left_seconds = None if None in guesses else sum(filter(None, guesses)) / self.jobs
         if self.on_done is not None:
             self.on_done(state)
 
 
+class _Clock:
+    """How long trials take, from those that are most like them."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, list[float]] = {}
+
+    def learn(self, kinds: Sequence[str], seconds: float) -> None:
+        for kind in kinds:
+            self._seen.setdefault(kind, []).append(seconds)
+
+    def guess(self, kinds: Sequence[str]) -> float | None:
+        known = next((self._seen[kind] for kind in kinds if kind in self._seen), None)
+        return None if known is None else sum(known) / len(known)
+
+
+def kinds_of(trial: Trial) -> list[str]:
+    """What a trial's time may be guessed from, the best first: trials like it, of its model, on its graph, any."""
+    settings = _settings(trial)
+    graph, model = trial.graph_name, json.dumps(settings["model"])
+    rest = json.dumps([settings.get(name) for name in ("history", "steps", "pretraining", "split")])
+    return [f"{graph} {model} {rest}", f"{graph} {model}", f"{graph}", ""]
+
+
+def _settings(trial: Trial) -> dict[str, Any]:
+    described = trial.described()
+    found: dict[str, Any] = described.get("configuration", described)
+    return found
+
+
 def in_words(trial: Trial) -> str:
     """A trial in a few words, for progress."""
-    described = trial.described()
-    settings = described.get("configuration", described)
-    model = settings["model"]
-    parts = [trial.graph_name, model["name"] if isinstance(model, dict) else str(model)]
+    settings = _settings(trial)
+    parts = [trial.graph_name, settings["model"]["name"]]
     if "history" in settings:
         parts += [f"history {settings['history']}", settings["restart"]]
     return ", ".join([*parts, f"seed {trial.seed}"])
@@ -209,14 +247,38 @@ class _Here(Executor):
 def _executor(given: Executor | None, jobs: int) -> Iterator[Executor]:
     if given is not None:
         yield given
-    elif jobs == 1:
+        return
+    if jobs == 1:
         yield _Here()
-    else:
-        pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))  # a fork of a process with threads may hang
-        try:
-            yield pool
-        finally:
-            pool.shutdown(cancel_futures=True)
+        return
+    # Spawned, for a fork of a process with threads may hang.
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_begin_worker)
+    try:
+        yield pool
+    except BrokenProcessPool as error:
+        raise EvergraphError(
+            "a process of the grid was ended from outside, perhaps for want of memory. What was finished is not lost: "
+            "run the same command again, with fewer processes (--jobs) if need be."
+        ) from error
+    except BaseException:  # an interrupt, too, should not wait for trials that take minutes
+        for process in list((getattr(pool, "_processes", None) or {}).values()):
+            process.terminate()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _begin_worker() -> None:
+    """A worker leaves interrupts to the process that started it, and does not outlive that."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def watch() -> None:
+        parent = parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _run_all(trials: Sequence[Trial], folder: Path, threads: int, pool: Executor, jobs: int, tally: _Tally) -> None:

@@ -93,12 +93,13 @@ class Shelf:
     folder: Path
     problems: list[Problem] = field(default_factory=list)
 
-    def read(self) -> dict[str, Finished]:
-        """All finished trials by their key; what cannot be used is in `problems` afterwards."""
+    def read(self, graph: str | None = None) -> dict[str, Finished]:
+        """All finished trials by their key, or those on one graph; what cannot be used is in `problems` afterwards."""
         self.problems = []
         found: dict[str, Finished] = {}
         trials = self.folder / TRIALS
-        for path in sorted(trials.iterdir()) if trials.is_dir() else []:
+        paths = sorted(trials.iterdir()) if trials.is_dir() else []
+        for path in paths if graph is None else [path for path in paths if path.name == graph + _SUFFIX]:
             if path.suffix != _SUFFIX or not path.is_file():
                 self.problems.append(Problem(path, None, "this is no file of results"))
                 continue
