@@ -27,9 +27,9 @@ app.command("inspect", short_help="Profile, history sizes and drift of a graph."
     inspect.inspect
 )
 app.command("run", short_help="Learn and decide task by task, under some seeds.", epilog=run.EXAMPLE)(run.run)
-app.command(
-    "reproduce", short_help="The paper's experiments, tables, figures and claims.", epilog=reproduce.EXAMPLE
-)(reproduce.reproduce)
+app.command("reproduce", short_help="The paper's experiments, tables, figures and claims.", epilog=reproduce.EXAMPLE)(
+    reproduce.reproduce
+)
 app.command("demo", short_help="A tour on the embedded graph.")(demo.demo)
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "Row",
     "Section",
     "Table",
+    "fitted",
     "replace_file",
     "to_csv",
     "to_latex",
@@ -213,6 +214,8 @@ def to_rich(table: Table) -> RichTable:
         pad_edge=False,
     )
     grouped = any(column.group for column in table.columns)
+    cells = [cell for row in table.rows if not isinstance(row, Section) for cell in row]
+    prose = any(isinstance(cell.value, str) and len(cell.text) > _LONGEST_NAME for cell in cells)
     for number, column in enumerate(table.columns):
         group = f"{_in_one_line(column.group)}\n" if grouped else ""
         head = Text(group + _in_one_line(column.name), no_wrap=False)
@@ -220,7 +223,8 @@ def to_rich(table: Table) -> RichTable:
         texts += [_in_one_line(row.name) for row in table.rows if isinstance(row, Section) and not number]
         # Names give way last: numbers in two lines are easier to read than names in two.
         keeps = column.align == "left" and max(map(len, texts), default=0) <= _LONGEST_NAME
-        shown.add_column(head, justify=column.align, vertical="bottom", overflow="fold", no_wrap=keeps)
+        where: Literal["top", "bottom"] = "top" if prose else "bottom"
+        shown.add_column(head, justify=column.align, vertical=where, overflow="fold", no_wrap=keeps)
     for row in table.rows:
         if isinstance(row, Section):
             if shown.row_count:
@@ -229,6 +233,46 @@ def to_rich(table: Table) -> RichTable:
         else:
             shown.add_row(*(Text(cell.text, "bold" if cell.bold else "", no_wrap=False) for cell in row))
     return shown
+
+
+def fitted(table: Table, width: int) -> list[Table]:
+    """The table as one or more that fit on a terminal, each with the first column and some of the others.
+
+    Columns of a group stay together where they can. Only the first has the title and only the last the note.
+
+    Examples
+    --------
+    >>> columns = (Column("model", align="left"), Column("one long name"), Column("another"))
+    >>> table = Table("Models", columns, ((Cell("sage"), Cell(0.5, form=".10f"), Cell(0.25, form=".10f")),))
+    >>> [len(part.columns) for part in fitted(table, 80)], [len(part.columns) for part in fitted(table, 20)]
+    ([3], [2, 2])
+    """
+    widths = [_width(table, number) for number in range(len(table.columns))]
+    groups = [list(members) for _, members in groupby(range(1, len(widths)), lambda n: table.columns[n].group or n)]
+    parts: list[list[int]] = [[]]
+    for members in groups:
+        pieces = [members] if widths[0] + sum(widths[n] for n in members) <= width else [[n] for n in members]
+        for piece in pieces:
+            if parts[-1] and widths[0] + sum(widths[n] for n in (*parts[-1], *piece)) > width:
+                parts.append([])
+            parts[-1] += piece
+    found = []
+    for number, part in enumerate(parts):
+        kept = [0, *part] if table.columns else []
+        rows = tuple(row if isinstance(row, Section) else tuple(row[n] for n in kept) for row in table.rows)
+        title, note = (table.title if number == 0 else ""), (table.note if number == len(parts) - 1 else "")
+        found.append(Table(title, tuple(table.columns[n] for n in kept), rows, note))
+    return found
+
+
+def _width(table: Table, number: int) -> int:
+    """Letters that a column needs on a terminal, with the space after it; heads and long names may wrap."""
+    column = table.columns[number]
+    cells = [len(row[number].text) for row in table.rows if not isinstance(row, Section)]
+    if column.align == "left":
+        cells = [min(length, _LONGEST_NAME) for length in cells]
+    words = [len(word) for word in column.full_name.split()]
+    return 1 + max([*cells, *words], default=0)
 
 
 def to_markdown(table: Table) -> str:
