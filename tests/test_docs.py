@@ -61,6 +61,14 @@ def test_commands_of_the_readme_run(tmp_path):
     assert ran.count("inspect") == 3
     assert ran.count("import") == 1
     assert ran.count("run") == 1
+    assert ran.count("reproduce") == 1
+
+
+def test_the_reproduction_shows_the_results_that_are_there():
+    """Else: python scripts/fill_page.py docs/reproduction.md"""
+    script, page = ROOT / "scripts" / "fill_page.py", ROOT / "docs" / "reproduction.md"
+    done = subprocess.run([sys.executable, str(script), str(page), "--check"], check=False)
+    assert done.returncode == 0
 
 
 def test_demo_writes_its_figures(tmp_path):
