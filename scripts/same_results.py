@@ -1,4 +1,4 @@
-"""Are two folders of results the same? ``python scripts/same_results.py results again``
+"""Are two folders of results the same? ``python scripts/same_results.py results again``.
 
 Compares the trials that both have, number for number; times that they took aside. Leaves with 1 if any differs.
 """
