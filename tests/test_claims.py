@@ -489,14 +489,21 @@ def facts(low: float, high: float, *sizes: int, **more: Any) -> dict[str, Any]:
 
 
 def test_c18_drift_and_histories() -> None:
-    right = facts(0.118, 0.163, 1, 3, 6, 25, classes=12)
+    easy, hard, pharma = (
+        {name: printed()["table_temporal_datasets"][graph][name] for name in ("vertices", "classes")}
+        for graph in ("dblp-easy", "dblp-hard", "pharmabio")
+    )
+    right = facts(0.118, 0.163, 1, 3, 6, 25, **easy)
     found = check(other.c18, replace(NOTHING, datasets={"dblp-easy": right}), "holds", "histories 1/3/6/25")
     assert found.graphs == ("dblp-easy",)
-    drifting = facts(0.12, 0.3, 1, 3, 6, 25, classes=15)
-    check(other.c18, replace(NOTHING, datasets={"dblp-easy": drifting}), "fails", "15 classes (12 in the paper)")
-    longer = facts(0.12, 0.16, 1, 3, 5, 25)
+    drifting = facts(0.12, 0.3, 1, 3, 6, 25, **easy)
+    check(other.c18, replace(NOTHING, datasets={"dblp-easy": drifting}), "fails", "drift 0.120 to 0.300")
+    longer = facts(0.12, 0.16, 1, 3, 5, 25, **hard)
     check(other.c18, replace(NOTHING, datasets={"dblp-easy": right, "dblp-hard": longer}), "fails")
-    check(other.c18, replace(NOTHING, datasets={"pharmabio": facts(0.01, 0.06, 1, 4, 8, 21)}), "holds")
+    check(other.c18, replace(NOTHING, datasets={"pharmabio": facts(0.01, 0.06, 1, 4, 8, 21, **pharma)}), "holds")
+    # Another graph of the same name is no data set of the paper.
+    namesake = facts(0.12, 0.3, 1, 3, 6, 25, vertices=43_822, classes=15)
+    check(other.c18, replace(NOTHING, datasets={"dblp-easy": namesake}), "not testable here", "dblp-easy: drift 0.120")
     check(other.c18, replace(NOTHING, datasets={"acl": facts(0.01, 0.06, 1, 4, 8, 21)}), "not testable here", "acl: ")
     check(other.c18, replace(NOTHING, datasets={"dblp-easy": {"classes": 12}}), "not testable here", "missing")
 

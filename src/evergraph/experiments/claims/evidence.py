@@ -33,9 +33,9 @@ class Evidence:
     static
         Results of experiment 1: trials, each with what its ``run`` has returned.
     datasets
-        Facts of graphs by name. Used are ``classes`` and ``features`` (numbers), ``drift_consecutive`` and
-        ``drift_cumulative`` (each with ``min`` and ``max``), and ``history_sizes`` (of the whole graph, with the keys
-        ``25``, ``50``, ``75`` and ``100``).
+        Facts of graphs by name. Used are ``vertices``, ``classes`` and ``features`` (numbers), ``drift_consecutive``
+        and ``drift_cumulative`` (each with ``min`` and ``max``), and ``history_sizes`` (of the whole graph, with the
+        keys ``25``, ``50``, ``75`` and ``100``).
     steps
         Of training for each task in the results.
 
