@@ -13,6 +13,7 @@ import os
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -22,7 +23,7 @@ from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any, Literal
 
-from evergraph.errors import EvergraphError
+from evergraph.errors import EvergraphError, InputError
 from evergraph.experiments.shelf import Finished, Shelf
 from evergraph.experiments.trial import Trial, key_of
 
@@ -51,9 +52,9 @@ class GridState:
     Parameters
     ----------
     total, there
-        Number of trials, and how many were on the shelf from the start.
+        Number of trials, and how many were on the shelf: from the start, or since another command put them there.
     ran, failed
-        How many ran since, and how many came to nothing.
+        How many ran here, and how many came to nothing.
     left_seconds
         About how long the rest will take; None while nothing has run.
     best
@@ -100,11 +101,13 @@ def run_grid(
     jobs, threads
         Number of processes, and of threads in each; unless given, the cores shared out among the processes.
     executor
-        Runs the trials in place of our own processes: anything with the ``submit`` of `concurrent.futures` whose
-        workers see the same folder.
+        Runs the trials in place of our own processes, twice ``jobs`` of them at hand: anything with the ``submit`` of
+        `concurrent.futures` whose workers see the same folder.
     on_done
         Whom to tell how far it is.
     """
+    if jobs < 1:
+        raise InputError(f"jobs is {jobs}", fix="give a whole number from 1 up")
     shelf = Shelf(folder)
     by_key = {key_of(trial): trial for trial in trials}
     there = shelf.read()
@@ -121,7 +124,7 @@ def run_grid(
             for key, trial in by_key.items():
                 if key in there:
                     clock.learn(kinds_of(trial), there[key].made["seconds"])
-            tally = _Tally(state, on_done, jobs, {key: by_key[key] for key in by_key if key not in there}, clock)
+            tally = _Tally(state, on_done, jobs, Counter(map(kinds_of, waiting)), clock)
             _run_all(waiting, folder, threads, pool, jobs, tally)
     found = shelf.read()
     if state.errors:
@@ -131,13 +134,10 @@ def run_grid(
 
 def work(folder: Path, trial: Trial, threads: int) -> Done:
     """Run one trial, unless it has a result or another process is at it; this is what a worker does."""
-    import torch
-
     import evergraph
 
-    torch.set_num_threads(threads)
     shelf, key = Shelf(folder), key_of(trial)
-    with shelf.claimed(key) as mine:
+    with shelf.claimed(key) as mine, _threads(threads):
         if not mine:
             return Done(key, "elsewhere")
         if key in shelf.read(trial.graph_name):
@@ -158,8 +158,21 @@ def work(folder: Path, trial: Trial, threads: int) -> Done:
     return Done(key, "ran", seconds, _accuracy(result))
 
 
+@contextlib.contextmanager
+def _threads(number: int) -> Iterator[None]:
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def _accuracy(result: Any) -> float | None:
-    values = [value for value in result.get("accuracy", ()) if value is not None]
+    found = result.get("accuracy")
+    values = [value for value in (found if isinstance(found, list | tuple) else [found]) if value is not None]
     return sum(values) / len(values) if values else None
 
 
@@ -170,16 +183,16 @@ class _Tally:
     state: GridState
     on_done: OnDone | None
     jobs: int
-    waiting: dict[str, Trial]
+    waiting: Counter[tuple[str, ...]]  # how many of which kinds
     clock: _Clock
     best: float = -1.0
 
     def add(self, done: Done, trial: Trial) -> None:
-        state = self.state
-        self.waiting.pop(done.key, None)
+        state, kinds = self.state, kinds_of(trial)
+        self.waiting[kinds] -= 1
         if done.outcome == "ran":
             state.ran += 1
-            self.clock.learn(kinds_of(trial), done.seconds)
+            self.clock.learn(kinds, done.seconds)
             if done.accuracy is not None and done.accuracy > self.best:
                 self.best, state.best = done.accuracy, f"accuracy {done.accuracy:.3f}: {in_words(trial)}"
         elif done.outcome == "there":
@@ -187,8 +200,9 @@ class _Tally:
         else:
             state.failed += 1
             state.errors.append(done.error)
-        guesses = [self.clock.guess(kinds_of(left)) for left in self.waiting.values()]
-        state.left_seconds = None if None in guesses else sum(filter(None, guesses)) / self.jobs
+        guesses = [(self.clock.guess(alike), number) for alike, number in self.waiting.items() if number]
+        known = [guess * number for guess, number in guesses if guess is not None]
+        state.left_seconds = sum(known) / self.jobs if len(known) == len(guesses) else None
         if self.on_done is not None:
             self.on_done(state)
 
@@ -197,23 +211,24 @@ class _Clock:
     """How long trials take, from those that are most like them."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, list[float]] = {}
+        self._seen: dict[str, tuple[float, int]] = {}
 
     def learn(self, kinds: Sequence[str], seconds: float) -> None:
         for kind in kinds:
-            self._seen.setdefault(kind, []).append(seconds)
+            total, number = self._seen.get(kind, (0.0, 0))
+            self._seen[kind] = total + seconds, number + 1
 
     def guess(self, kinds: Sequence[str]) -> float | None:
         known = next((self._seen[kind] for kind in kinds if kind in self._seen), None)
-        return None if known is None else sum(known) / len(known)
+        return None if known is None else known[0] / known[1]
 
 
-def kinds_of(trial: Trial) -> list[str]:
+def kinds_of(trial: Trial) -> tuple[str, ...]:
     """What a trial's time may be guessed from, the best first: trials like it, of its model, on its graph, any."""
     settings = _settings(trial)
-    graph, model = trial.graph_name, json.dumps(settings["model"])
+    graph, model = trial.graph_name, json.dumps(settings.get("model"))
     rest = json.dumps([settings.get(name) for name in ("history", "steps", "pretraining", "split")])
-    return [f"{graph} {model} {rest}", f"{graph} {model}", f"{graph}", ""]
+    return f"{graph} {model} {rest}", f"{graph} {model}", f"{graph}", ""
 
 
 def _settings(trial: Trial) -> dict[str, Any]:
@@ -225,9 +240,13 @@ def _settings(trial: Trial) -> dict[str, Any]:
 def in_words(trial: Trial) -> str:
     """A trial in a few words, for progress."""
     settings = _settings(trial)
-    parts = [trial.graph_name, settings["model"]["name"]]
+    model, parts = settings.get("model"), [trial.graph_name]
+    if model is not None:
+        parts.append(model["name"] if isinstance(model, dict) else str(model))
     if "history" in settings:
-        parts += [f"history {settings['history']}", settings["restart"]]
+        parts.append(f"history {settings['history']}")
+    if "restart" in settings:
+        parts.append(settings["restart"])
     return ", ".join([*parts, f"seed {trial.seed}"])
 
 
@@ -243,6 +262,23 @@ class _Here(Executor):
         return future
 
 
+class _Pool(ProcessPoolExecutor):
+    """Processes that leave interrupts to the one that started them, from their first moment on."""
+
+    def __init__(self, jobs: int) -> None:
+        # Spawned, for a fork of a process with threads may hang.
+        super().__init__(jobs, mp_context=get_context("spawn"), initializer=_begin_worker)
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        if not hasattr(signal, "pthread_sigmask"):  # on Windows
+            return super().submit(fn, *args, **kwargs)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # which those started within inherit
+        try:
+            return super().submit(fn, *args, **kwargs)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 @contextlib.contextmanager
 def _executor(given: Executor | None, jobs: int) -> Iterator[Executor]:
     if given is not None:
@@ -251,8 +287,7 @@ def _executor(given: Executor | None, jobs: int) -> Iterator[Executor]:
     if jobs == 1:
         yield _Here()
         return
-    # Spawned, for a fork of a process with threads may hang.
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_begin_worker)
+    pool = _Pool(jobs)
     try:
         yield pool
     except BrokenProcessPool as error:
@@ -285,20 +320,24 @@ def _run_all(trials: Sequence[Trial], folder: Path, threads: int, pool: Executor
     """Keep the pool busy; trials that another process is at are looked at again once all else is done."""
     queue, elsewhere = list(reversed(trials)), list[Trial]()
     running: dict[Future[Done], Trial] = {}
-    while queue or running or elsewhere:
-        if not queue and not running:
-            time.sleep(_PATIENCE)
-            queue, elsewhere = list(reversed(elsewhere)), []
-        while queue and len(running) < 2 * jobs:  # one more each, so that no process waits for us
-            trial = queue.pop()
-            running[pool.submit(work, folder, trial, threads)] = trial
-            if isinstance(pool, _Here):
-                break
-        finished, _ = wait(running, return_when=FIRST_COMPLETED)
-        for future in finished:
-            trial = running.pop(future)
-            done = future.result()
-            if done.outcome == "elsewhere":
-                elsewhere.append(trial)
-            else:
-                tally.add(done, trial)
+    try:
+        while queue or running or elsewhere:
+            if not queue and not running:
+                time.sleep(_PATIENCE)
+                queue, elsewhere = list(reversed(elsewhere)), []
+            while queue and len(running) < 2 * jobs:  # one more each, so that no process waits for us
+                trial = queue.pop()
+                running[pool.submit(work, folder, trial, threads)] = trial
+                if isinstance(pool, _Here):
+                    break
+            finished, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in finished:
+                trial = running.pop(future)
+                done = future.result()
+                if done.outcome == "elsewhere":
+                    elsewhere.append(trial)
+                else:
+                    tally.add(done, trial)
+    finally:
+        for future in running:  # after an error: whoever was given to run them need not go on
+            future.cancel()

@@ -97,13 +97,11 @@ class Shelf:
         """All finished trials by their key, or those on one graph; what cannot be used is in `problems` afterwards."""
         self.problems = []
         found: dict[str, Finished] = {}
-        trials = self.folder / TRIALS
-        paths = sorted(trials.iterdir()) if trials.is_dir() else []
-        for path in paths if graph is None else [path for path in paths if path.name == graph + _SUFFIX]:
-            if path.suffix != _SUFFIX or not path.is_file():
+        for path, content in _contents(self.folder / TRIALS, graph):
+            if content is None:
                 self.problems.append(Problem(path, None, "this is no file of results"))
                 continue
-            *lines, rest = path.read_bytes().split(b"\n")
+            *lines, rest = content.split(b"\n")
             for number, line in enumerate(lines, start=1):
                 if not line.strip():
                     continue
@@ -120,7 +118,7 @@ class Shelf:
 
     def append(self, trial: Trial, result: Mapping[str, Any], made: Mapping[str, Any]) -> Finished:
         """Keep what came of a trial, and have the disk confirm it."""
-        row: dict[str, Any] = {
+        given: dict[str, Any] = {
             "key": key_of(trial),
             "graph": trial.graph_name,
             "trial": trial.described(),
@@ -129,9 +127,10 @@ class Shelf:
             "result": result,
             "made": made,
         }
+        row: dict[str, Any] = json.loads(_dumped(given))  # as it will be read: keys are strings, tuples are lists
         line = _dumped(row | {"check": _check(row)}) + b"\n"
         path = self.folder / TRIALS / f"{trial.graph_name}{_SUFFIX}"
-        try:
+        with _disk_errors(path, "the result could not be kept"):
             path.parent.mkdir(parents=True, exist_ok=True)
             new = not path.exists()
             with path.open("a+b") as file, _exclusively(file.fileno()):
@@ -144,11 +143,6 @@ class Shelf:
                 os.fsync(file.fileno())
             if new:
                 sync_folder(path.parent)
-        except OSError as error:
-            raise EvergraphError(
-                f"{error.filename or path}: the result could not be kept ({error.strerror or error}). What was "
-                "finished is not lost: make room, or change permissions, and run the same command again."
-            ) from error
         return Finished(**{name: row[name] for name in _FIELDS})
 
     @contextlib.contextmanager
@@ -157,18 +151,53 @@ class Shelf:
 
         A claim goes with its process, however that ends.
         """
-        folder = self.folder / CLAIMS
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / key
-        with path.open("w") as file:
-            try:
-                _lock(file.fileno(), wait=False)
-            except BlockingIOError:
-                yield False
-                return
-            yield True
-            # Whoever opened it before looks at the shelf before running anything, and finds the result.
-            path.unlink(missing_ok=True)
+        path = self.folder / CLAIMS / key
+        with contextlib.ExitStack() as held:
+            with _disk_errors(path, "the trial could not be started"):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                file = held.enter_context(path.open("w"))
+                try:
+                    _lock(file.fileno(), wait=False)
+                    mine = _is_named(file.fileno(), path)  # else whoever had it has just let go of it
+                except BlockingIOError:
+                    mine = False
+            yield mine
+            if mine:
+                with contextlib.suppress(OSError):  # Windows removes no file that is open
+                    path.unlink()
+
+
+def _contents(folder: Path, graph: str | None) -> Iterator[tuple[Path, bytes | None]]:
+    """The files in a folder, or that of one graph, with what is in them; None for what cannot be results."""
+    try:
+        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+            if graph is not None and path.name != graph + _SUFFIX:
+                continue
+            if not path.name.endswith(_SUFFIX) or not path.is_file():
+                yield path, None
+                continue
+            with path.open("rb") as file:
+                with contextlib.suppress(OSError):  # not every disk can lock
+                    _lock(file.fileno(), wait=True, shared=True)  # a line that is being written is not half-written
+                content = file.read()
+            yield path, content
+    except OSError as error:
+        raise InputError(
+            f"the results could not be read ({error.strerror or error})",
+            file=error.filename or folder,
+            fix="change permissions, or choose another folder of results",
+        ) from error
+
+
+@contextlib.contextmanager
+def _disk_errors(path: Path, what: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise EvergraphError(
+            f"{error.filename or path}: {what} ({error.strerror or error}). What was finished is not lost: make room, "
+            "or change permissions, and run the same command again."
+        ) from error
 
 
 def _dumped(row: Mapping[str, Any]) -> bytes:
@@ -186,10 +215,10 @@ def _read(line: bytes) -> Finished | str:
         row = json.loads(line)
         check = row.pop("check")
         found = Finished(**{name: row[name] for name in _FIELDS})
-        version = row["numerics_version"]
+        version, right = row["numerics_version"], _check(row)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return "it is no result, or is half-written"
-    if check != _check(row):
+    if check != right:
         return "it was changed after it was written"
     if version != NUMERICS_VERSION:
         return f"it has version {version} of the numbers, and {NUMERICS_VERSION} is the one here"
@@ -202,12 +231,20 @@ def _exclusively(handle: int) -> Iterator[None]:
     yield  # closing the file lets go
 
 
-def _lock(handle: int, *, wait: bool) -> None:
+def _lock(handle: int, *, wait: bool, shared: bool = False) -> None:
     try:
         import fcntl
     except ImportError:  # not on Windows, where one process should write at a time
         return
-    fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+
+
+def _is_named(handle: int, path: Path) -> bool:
+    """Whether an open file is still the one of that name."""
+    try:
+        return os.path.samestat(os.fstat(handle), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def check_folder(folder: Path) -> None:
