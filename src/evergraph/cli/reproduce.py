@@ -89,7 +89,7 @@ def reproduce(
         results=results / "quick" if quick else results,
         graphs=tuple(graphs or ()),
         seeds=wanted,
-        models=None if models is None else tuple(models.split(",")),
+        models=None if models is None else tuple(dict.fromkeys(name.strip() for name in models.split(","))),
         planetoid=planetoid,
         rates=rates,
         jobs=jobs or os.cpu_count() or 1,
@@ -103,6 +103,7 @@ def reproduce(
         if planetoid is None and not show:
             names.remove(ExperimentName.exp1.value)
             typer.echo("Leaving experiment 1 out, for there is no --planetoid.", err=True)
+    job.check(names)
     printed: list[Any] = []
     try:
         for name in names:

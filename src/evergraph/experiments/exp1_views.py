@@ -99,7 +99,13 @@ def divergence_table(results: Results) -> Table:
     lines: list[Any] = []
     paper = printed()["exp1_js"]
     told = {0: "no_pretraining", 200: "pretrained"}
-    found = divergences(results)
+    runs = {(trial.graph, trial.split, trial.model, trial.pretraining, trial.seed) for trial, _ in results}
+    both = [  # while the grid runs, some have no counterpart yet
+        (trial, result)
+        for trial, result in results
+        if (trial.graph, "BA"[trial.split == "B"], trial.model, trial.pretraining, trial.seed) in runs
+    ]
+    found = divergences(both)
     for pretraining in sorted({one.pretraining for one in found}):
         bounds = paper.get(told.get(pretraining, ""))
         limits = f"; paper: {bounds['min'][1]} to {bounds['max'][1]}" if bounds else ""

@@ -23,7 +23,7 @@ from evergraph.graph.times import TimeAxis
 from evergraph.metrics import Confusion, open_macro_f1
 from evergraph.task import Task
 
-__all__ = ["LifelongTrial", "graph_of", "rows_of", "settings_of"]
+__all__ = ["LifelongTrial", "graph_of", "name_of", "rows_of", "settings_of"]
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ class LifelongTrial:
 
     @property
     def graph_name(self) -> str:
-        """The last part of its path."""
-        return Path(self.graph).name
+        """See `name_of`."""
+        return name_of(self.graph)
 
     def described(self) -> dict[str, Any]:
         """See `Trial`; the graph by its fingerprint, wherever it lies."""
@@ -85,6 +85,18 @@ class LifelongTrial:
         columns = _columns([row.as_dict() for row in rows])
         del columns["seed"]
         return columns | {"rules": [_columns(kept) for kept in by_rule]}
+
+
+def name_of(graph: str) -> str:
+    """The last part of a graph's path, also where the path is but dots.
+
+    Examples
+    --------
+    >>> name_of("graphs/dblp-easy/"), name_of(".") == Path.cwd().name
+    ('dblp-easy', True)
+    """
+    path = Path(graph)
+    return (path.resolve() if path.name in ("", "..") else path).name
 
 
 def settings_of(configuration: Configuration, rules: Sequence[Detector], axis: TimeAxis) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from evergraph.experiments.shelf import Finished
 from evergraph.graph.times import TimeAxis
 from evergraph.metrics import Confusion, Interval, forward_transfer, over_seeds, pooled
 
-__all__ = ["Measured", "Rule", "collect", "transfer"]
+__all__ = ["Measured", "Rule", "collect", "mean_over_tasks", "transfer"]
 
 
 @dataclass(frozen=True)
@@ -75,11 +75,11 @@ class Measured:
     def by_task(self, figure: str) -> NDArray[np.float64]:
         """A figure by seed (row) and task (column); NaN where it is undefined."""
         values = [found.result[figure] for found in self.finished.values()]
-        return np.array(values, np.float64).reshape(len(values), -1)  # None becomes NaN
+        return np.array(values, np.float64).reshape(len(values), len(self.times))  # None becomes NaN
 
     def per_seed(self, figure: str) -> NDArray[np.float64]:
         """Mean over tasks of a figure, one a seed."""
-        return _mean_over_tasks(self.by_task(figure))
+        return mean_over_tasks(self.by_task(figure))
 
     def interval(self, figure: str) -> Interval:
         """Mean over seeds, and its interval."""
@@ -105,7 +105,7 @@ class Measured:
         by_seed = {name: np.array([entry[name] for entry in columns], np.float64) for name in _F1}
         return Rule(
             mcc=np.array([confusion.mcc for confusion in confusions]),
-            **{name: _mean_over_tasks(values) for name, values in by_seed.items()},
+            **{name: mean_over_tasks(values) for name, values in by_seed.items()},
             rejected=np.array([_share(confusion.tp + confusion.fp, confusion) for confusion in confusions]),
         )
 
@@ -127,7 +127,8 @@ def _summed(columns: Mapping[str, Sequence[int]]) -> Confusion:
     return Confusion(**{name: sum(columns[name]) for name in ("tp", "tn", "fp", "fn")})
 
 
-def _mean_over_tasks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def mean_over_tasks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Mean of each row without NaN; NaN where nothing is left."""
     known = ~np.isnan(values)
     sums = np.where(known, values, 0).sum(1)
     with np.errstate(invalid="ignore"):
@@ -137,7 +138,7 @@ def _mean_over_tasks(values: NDArray[np.float64]) -> NDArray[np.float64]:
 def collect(rows: Iterable[Row], found: Mapping[str, Finished], seeds: Iterable[int] | None = None) -> list[Measured]:
     """The rows that have results, with them; of the given seeds, or of all.
 
-    A result counts for a row if it is of the same settings and of a graph of the same name and fingerprint.
+    A result counts for a row if it is of the same settings and of the same graph, by its fingerprint.
     """
     index: dict[str, dict[int, Finished]] = {}
     for finished in found.values():

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["exp2_figure", "exp2a_figure", "exp3_figure", "exp4_figure", "exp4a_figure"]
 
 _RESTARTS: tuple[Restart, ...] = ("cold", "warm")
+_MOST_COLUMNS = 3
+_MOST_TIMES = 4  # that are written below a panel
 
 
 def exp2_figure(graphs: Sequence[Subject], results: Results, *, steps: int = 200) -> Figure:
@@ -35,9 +38,9 @@ def exp2_figure(graphs: Sequence[Subject], results: Results, *, steps: int = 200
                     found = [results[row].interval("accuracy") if row in results else None for row in rows]
                     _line(panel, range(len(LEVELS)), found, NAMES[model], index, scale=100)
                 panel.set_xticks(range(len(LEVELS)), [str(graph.history(level)) for level in LEVELS])
-                panel.set_title(f"{graph.name}, {restart}")
+                panel.set_title("" if line else graph.name)
                 panel.set_xlabel("history" if line else "")
-                panel.set_ylabel("" if column else "accuracy, %")
+                panel.set_ylabel("" if column else f"{restart}: accuracy, %")
         _same_range(axes)
         style.legend_below(picture)
     return picture
@@ -45,9 +48,8 @@ def exp2_figure(graphs: Sequence[Subject], results: Results, *, steps: int = 200
 
 def exp2a_figure(graphs: Sequence[Subject], rows: Sequence[Row], results: Results) -> Figure:
     """Accuracy of each task, trained once and trained on."""
-    with style.figure(1, len(graphs), height=2.8) as (picture, axes):
-        for column, graph in enumerate(graphs):
-            panel = axes[0, column]
+    with _panels(graphs, "accuracy, %", height=2.8) as (picture, places):
+        for graph, panel in places:
             chosen = [row for row in rows if row.graph == graph]
             for index, row in enumerate(chosen):
                 if row not in results:
@@ -55,10 +57,9 @@ def exp2a_figure(graphs: Sequence[Subject], rows: Sequence[Row], results: Result
                 found, told = results[row], "once" if row.restart == "once" else "on and on"
                 intervals = [over_seeds(values) for values in found.by_task("accuracy").T]
                 _line(panel, range(len(intervals)), intervals, f"{NAMES[row.model]}, {told}", index, scale=100)
-                ticks = range(0, len(found.times), max(1, len(found.times) // 5))
+                ticks = range(0, len(found.times), max(1, -(-len(found.times) // _MOST_TIMES)))
                 panel.set_xticks(list(ticks), [str(found.times[place]) for place in ticks])
             panel.set_title(graph.name)
-            panel.set_ylabel("" if column else "accuracy, %")
         style.legend_below(picture)
     return picture
 
@@ -72,7 +73,8 @@ def exp3_figure(graph: Subject, rates: Sequence[float], results: Results, *, ste
                 rows = [Row(graph, "sage", level, restart, label_rate=rate, steps=steps) for rate in rates]
                 found = [results[row].interval("accuracy") if row in results else None for row in rows]
                 _line(panel, rates, found, restart, index, scale=100)
-            panel.set_title(f"history {graph.history(level)}")
+            panel.set_title(f"history {graph.history(level)} ({level} %)")
+            panel.set_xticks([rates[0], rates[len(rates) // 2], rates[-1]])
             panel.set_xlabel("label rate")
             panel.set_ylabel("" if column else "accuracy, %")
         style.legend_below(picture)
@@ -81,9 +83,8 @@ def exp3_figure(graph: Subject, rates: Sequence[float], results: Results, *, ste
 
 def exp4_figure(graphs: Sequence[Subject], results: Results, *, steps: int = 200) -> Figure:
     """Open-F1 of gDOC by history: as it is, and with the classes mixed up as in the authors' code (A1)."""
-    with style.figure(1, len(graphs), height=2.6, sharey=True) as (picture, axes):
-        for column, graph in enumerate(graphs):
-            panel = axes[0, column]
+    with _panels(graphs, "Open-F1 (gDOC, τ .75)", height=2.6, sharey=True) as (picture, places):
+        for graph, panel in places:
             index = 0
             for figure, told in (("open_f1", "Open-F1"), ("open_f1_published", "Open-F1 as published")):
                 for restart in _RESTARTS:
@@ -93,7 +94,7 @@ def exp4_figure(graphs: Sequence[Subject], results: Results, *, steps: int = 200
                     _line(panel, range(len(LEVELS)), found, f"{told}, {restart}", index)
                     index += 1
             panel.set_xticks(range(len(LEVELS)), [str(graph.history(level)) for level in LEVELS])
-            panel.set_title(f"{graph.name}, gDOC, threshold .75")
+            panel.set_title(graph.name)
             panel.set_xlabel("history")
             panel.set_ylim(bottom=0)
         style.legend_below(picture)
@@ -102,9 +103,8 @@ def exp4_figure(graphs: Sequence[Subject], results: Results, *, steps: int = 200
 
 def exp4a_figure(graphs: Sequence[Subject], results: Results, *, steps: int = 200) -> Figure:
     """MCC of gDOC by the factor of risk reduction, a line for each least threshold; the last place is without."""
-    with style.figure(1, len(graphs), height=2.8) as (picture, axes):
-        for column, graph in enumerate(graphs):
-            panel = axes[0, column]
+    with _panels(graphs, "MCC", height=2.8) as (picture, places):
+        for graph, panel in places:
             found = results.get(Row(graph, "sage", 50, "warm", "gdoc", steps=steps))
             for index, threshold in enumerate(THRESHOLDS):
                 rules = [found.rule(GDOC(threshold, alpha)) if found else None for alpha in (*ALPHAS, None)]
@@ -113,9 +113,22 @@ def exp4a_figure(graphs: Sequence[Subject], results: Results, *, steps: int = 20
             panel.set_xticks(range(len(ALPHAS) + 1), [*(f"{alpha:g}" for alpha in ALPHAS), "none"])
             panel.set_title(graph.name)
             panel.set_xlabel("alpha")
-            panel.set_ylabel("" if column else "MCC")
         style.legend_below(picture)
     return picture
+
+
+@contextmanager
+def _panels(
+    graphs: Sequence[Subject], ylabel: str, *, height: float, sharey: bool = False
+) -> Iterator[tuple[Figure, list[tuple[Subject, Any]]]]:
+    """A figure with a panel for each graph, so many in a row that ticks can be read."""
+    columns = min(len(graphs), _MOST_COLUMNS)
+    with style.figure(-(-len(graphs) // columns), columns, height=height, sharey=sharey) as (picture, axes):
+        for panel in axes.flat[len(graphs) :]:
+            panel.set_visible(False)
+        for panel in axes[:, 0]:
+            panel.set_ylabel(ylabel)
+        yield picture, list(zip(graphs, axes.flat, strict=False))
 
 
 def _line(

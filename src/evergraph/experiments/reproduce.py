@@ -45,15 +45,21 @@ class Extent:
     label_rates: tuple[float, ...] = plan.LABEL_RATES
     steps: int = 200
 
-    def chosen(self, models: Sequence[str]) -> tuple[str, ...]:
+    def chosen(self, experiment: str, models: Sequence[str]) -> tuple[str, ...]:
         """Those of an experiment's models that are wanted."""
         if self.models is None:
             return tuple(models)
         if unknown := [name for name in self.models if name not in models]:
             raise InputError(
-                f"the experiment has no model {', '.join(unknown)}", fix=f"choose from {', '.join(models)}"
+                f"{experiment} has no model {', '.join(map(repr, unknown))}", fix=f"choose from {', '.join(models)}"
             )
         return self.models
+
+    @property
+    def options(self) -> str:
+        """What makes it other than usual, as the command line has it."""
+        models = "" if self.models is None else f" --models {','.join(self.models)}"
+        return models + (" --quick" if self.steps == QUICK.steps else "")
 
 
 QUICK = Extent(seeds=(0,), label_rates=(0.1, 0.5, 0.9), steps=5)
@@ -106,17 +112,32 @@ def _nothing(*_: Any) -> dict[str, Any]:
 
 
 def _rows_2(graphs: Subjects, extent: Extent) -> list[Row]:
-    return plan.exp2(graphs, extent.chosen(plan.MODELS), steps=extent.steps)
+    return plan.exp2(graphs, extent.chosen("exp2", plan.MODELS), steps=extent.steps)
 
 
 def _rows_2a(graphs: Subjects, extent: Extent) -> list[Row]:
-    return plan.exp2a(graphs, extent.chosen(("mlp", "sage", "gat")), steps=extent.steps)
+    return plan.exp2a(graphs, extent.chosen("exp2a", ("mlp", "sage", "gat")), steps=extent.steps)
 
 
 def _rows_4b(graphs: Subjects, extent: Extent) -> list[Row]:
-    models = extent.chosen(("sage", "sgc", "gat"))
+    models = extent.chosen("exp4b", ("sage", "sgc", "gat"))
     rows = plan.exp4b(graphs, models, steps=extent.steps)
     return rows if "sgc" in models else [row for row in rows if row.hops is None]
+
+
+def _rows_3(graphs: Subjects, extent: Extent) -> list[Row]:
+    extent.chosen("exp3", ("sage",))
+    return plan.exp3(graphs, extent.label_rates, steps=extent.steps)
+
+
+def _only_sage(make: Callable[..., list[Row]], name: str) -> Callable[[Subjects, Extent], list[Row]]:
+    """The rows of an experiment that has no other model."""
+
+    def found(graphs: Subjects, extent: Extent) -> list[Row]:
+        extent.chosen(name, ("sage",))
+        return make(graphs, steps=extent.steps)
+
+    return found
 
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -139,7 +160,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "exp3": Experiment(
         "Fewer labels",
         5,
-        lambda graphs, extent: plan.exp3(graphs, extent.label_rates, steps=extent.steps),
+        _rows_3,
         lambda graphs, extent, results: {
             f"exp3-{graph.name}": tables.exp3_table(graph, extent.label_rates, results, steps=extent.steps)
             for graph in graphs
@@ -152,14 +173,14 @@ EXPERIMENTS: dict[str, Experiment] = {
     "exp4": Experiment(
         "Detecting unseen classes",
         5,
-        lambda graphs, extent: plan.exp4(graphs, steps=extent.steps),
+        _only_sage(plan.exp4, "exp4"),
         _each(tables.exp4_table, "exp4"),
         lambda graphs, extent, results: {"exp4": pictures.exp4_figure(graphs, results, steps=extent.steps)},
     ),
     "exp4a": Experiment(
         "Threshold and risk reduction",
         5,
-        lambda graphs, extent: plan.exp4a(graphs, steps=extent.steps),
+        _only_sage(plan.exp4a, "exp4a"),
         _each(tables.exp4a_table, "exp4a"),
         lambda graphs, extent, results: {"exp4a": pictures.exp4a_figure(graphs, results, steps=extent.steps)},
     ),
@@ -167,14 +188,14 @@ EXPERIMENTS: dict[str, Experiment] = {
     "exp4c": Experiment(
         "What detection costs",
         5,
-        lambda graphs, extent: plan.exp4c(graphs, steps=extent.steps),
+        _only_sage(plan.exp4c, "exp4c"),
         _each(tables.exp4c_table, "exp4c"),
         _nothing,
     ),
     "tune": Experiment(
         "Choosing the learning rate on a development graph",
         3,
-        lambda graphs, extent: tune_rows(graphs, extent.chosen(("sage",)), steps=extent.steps),
+        _only_sage(tune_rows, "tune"),
         _each(tune_table, "tune"),
         _nothing,
     ),
@@ -211,7 +232,7 @@ def show(
     if not with_results:
         return Shown({}, {})
     results = {shown_as[one.row]: one for one in measured}
-    told = note(name, measured)
+    told = note(name, measured, extent.options + (" --rates FILE" if rows is not None and list(rows) != own else ""))
     made = experiment.tables(with_results, extent, results)
     return Shown(
         {key: replace(table, note=told) for key, table in made.items()},
@@ -219,20 +240,32 @@ def show(
     )
 
 
-def note(name: str, measured: Sequence[Measured]) -> str:
+def note(name: str, measured: Sequence[Measured], options: str = "") -> str:
     """Where figures come from: command, seeds, data, and how long it took."""
     graphs = list(dict.fromkeys(one.row.graph for one in measured))
     seeds = sorted({seed for one in measured for seed in one.seeds})
-    trials = sum(len(one.seeds) for one in measured)
-    hours = sum(one.seconds for one in measured) / 3600
+    trials = {found.key: found for one in measured for found in one.finished.values()}  # rows may share some
+    hours = sum(found.made["seconds"] for found in trials.values()) / 3600
     fewer = sorted({f"{one.row.model} {in_short(one.seeds)}" for one in measured if list(one.seeds) != seeds})
     told = f" (fewer in some rows: {', '.join(fewer)})" if fewer else ""
+    names = " ".join(graph.name for graph in graphs)
     data = ", ".join(f"{graph.name} {graph.fingerprint[:8]}" for graph in graphs)
     return (
-        f"evergraph reproduce {name} {' '.join(graph.name for graph in graphs)} --seeds {in_short(seeds)}{told}\n"
-        f"Data: {data}. {trials} trials, {hours:.2f} hours of computing in all; "
+        f"evergraph reproduce {name} {names} --seeds {in_short(seeds)}{options}{told}\n"
+        f"Data: {data}. {count(len(trials), 'trial')}, {hours:.2f} hours of computing in all; "
         f"Evergraph {evergraph.__version__}, numbers version {NUMERICS_VERSION}."
     )
+
+
+def count(number: int, what: str) -> str:
+    """A number of things.
+
+    Examples
+    --------
+    >>> count(1, "trial"), count(2, "trial")
+    ('1 trial', '2 trials')
+    """
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def in_short(seeds: Sequence[int]) -> str:

@@ -15,10 +15,12 @@ from evergraph.experiments import exp1, exp1_views
 from evergraph.experiments.claims import Evidence, claims_table, judge
 from evergraph.experiments.describe_graphs import datasets_table, write_datasets
 from evergraph.experiments.grid import GridState, run_grid
+from evergraph.experiments.lifelong import graph_of
 from evergraph.experiments.measured import collect
-from evergraph.experiments.reproduce import EXPERIMENTS, QUICK, Extent, Shown, in_short, show
+from evergraph.experiments.reproduce import EXPERIMENTS, QUICK, Extent, Shown, count, in_short, show
 from evergraph.experiments.run import NUMERICS_VERSION
 from evergraph.experiments.shelf import Finished, Shelf, check_folder
+from evergraph.experiments.static import StaticTrial
 from evergraph.experiments.subject import Subject, keep_subjects, kept_subjects, subject
 from evergraph.experiments.trial import Trial
 from evergraph.experiments.tune import apply_rates, choose, read_rates, write_rates
@@ -82,7 +84,17 @@ class Reproduction:
     failed: int = 0
 
     def __post_init__(self) -> None:
-        check_folder(self.results)
+        check_folder(next(path for path in (self.results, *self.results.absolute().parents) if path.exists()))
+
+    def check(self, names: Sequence[str]) -> None:
+        """Refuse what these experiments cannot do, before anything is run."""
+        if self.rates is not None:
+            read_rates(self.rates)
+        for name in names:
+            if name in EXPERIMENTS:
+                EXPERIMENTS[name].rows((), self._extent(repetitions=1))
+            elif name == "exp1":
+                self._static_trials()
 
     def run(self, name: str) -> Reproduced:
         """Reproduce one experiment."""
@@ -106,9 +118,10 @@ class Reproduction:
         shown = show(name, subjects, extent, found, all_seeds=self.only_show, rows=rows)
         files = self._write(name, shown)
         if name == "tune" and shown.tables:
-            chosen = choose(collect(rows, found, None if self.only_show else extent.seeds))
-            write_rates(self.results / name / "rates.json", chosen)
-            files.append(self.results / name / "rates.json")
+            measured = collect(rows, found, None if self.only_show else extent.seeds)
+            if len(measured) == len(rows):  # else a better one may be to come
+                write_rates(self.results / name / "rates.json", choose(measured))
+                files.append(self.results / name / "rates.json")
         return Reproduced(name, shown.tables, files)
 
     def _extent(self, repetitions: int) -> Extent:
@@ -126,9 +139,12 @@ class Reproduction:
             ]
         if self.quick:
             return [subject(_QUICK_GRAPH)]
+        if self.only_show:
+            return list(kept.values())
         if not kept:
             raise InputError("there is no graph yet", fix="name a graph folder, or metamath")
-        return list(kept.values())
+        # A graph may have become another one since; then its results are not gone on with.
+        return [replace(one, fingerprint=graph_of(one.path)[1]) for one in kept.values()]
 
     def _run(self, name: str, trials: Sequence[Trial], subjects: Sequence[Subject] = ()) -> dict[str, Finished]:
         """All results on the shelf, after those of the trials that were missing have run."""
@@ -164,26 +180,17 @@ class Reproduction:
     # --- the others --------------------------------------------------------------------------------------------------
 
     def _exp1(self) -> Reproduced:
-        seeds = tuple(range(_STATIC_REPETITIONS)) if self.full else self.seeds
-        if self.planetoid is None and not self.only_show:
-            raise InputError(
-                "experiment 1 needs Cora, Citeseer and PubMed as Planetoid has them",
-                fix="give the folder of its files: --planetoid DIR",
-            )
-        small: dict[str, Any] = {"graphs": ("cora",), "pretraining": (0, 5), "epochs": 5} if self.quick else {}
-        if self.models is not None:
-            small["models"] = self.models
-        trials = [] if self.planetoid is None else exp1.grid(self.planetoid, seeds, **small)
-        found = self._run("exp1", trials)
-        results = exp1_views.static_results(found, None if self.only_show else seeds)
+        seeds = None if self.only_show else self._static_seeds()
+        found = self._run("exp1", self._static_trials())
+        results = exp1_views.static_results(found, seeds)
         if not results:
             return Reproduced("exp1", {}, [])
-        made = [one for one in found.values() if one.trial.get("kind") == "static"]
+        made = [one for one in found.values() if one.trial.get("kind") == "static" and (not seeds or one.seed in seeds)]
         hours = sum(one.made["seconds"] for one in made) / 3600
         run_seeds = in_short(sorted({trial.seed for trial, _ in results}))
         note = (
-            f"evergraph reproduce exp1 --planetoid DIR --seeds {run_seeds}\n"
-            f"Data: Planetoid's files. {len(results)} trials, {hours:.2f} hours of computing in all; "
+            f"evergraph reproduce exp1 --planetoid DIR --seeds {run_seeds}{self._extent(1).options}\n"
+            f"Data: Planetoid's files. {count(len(results), 'trial')}, {hours:.2f} hours of computing in all; "
             f"Evergraph {evergraph.__version__}, numbers version {NUMERICS_VERSION}."
         )
         tables = {
@@ -197,6 +204,22 @@ class Reproduction:
             {key: replace(table, note=note) for key, table in tables.items()}, exp1_views.exp1_figures(results)
         )
         return Reproduced("exp1", shown.tables, self._write("exp1", shown))
+
+    def _static_seeds(self) -> tuple[int, ...]:
+        return tuple(range(_STATIC_REPETITIONS)) if self.full else self.seeds
+
+    def _static_trials(self) -> list[StaticTrial]:
+        if self.planetoid is None and not self.only_show:
+            raise InputError(
+                "experiment 1 needs Cora, Citeseer and PubMed as Planetoid has them",
+                fix="give the folder of its files: --planetoid DIR",
+            )
+        if self.planetoid is not None and not self.planetoid.is_dir():
+            raise InputError("there is no such folder", file=self.planetoid, fix="give that of Planetoid's files")
+        small: dict[str, Any] = {"graphs": ("cora",), "pretraining": (0, 5), "epochs": 5} if self.quick else {}
+        if self.models is not None:
+            small["models"] = self.models
+        return exp1.grid(self.planetoid or Path(), self._static_seeds(), **small)
 
     def _datasets(self) -> Reproduced:
         folder = self.results / "datasets"
@@ -236,6 +259,7 @@ def _facts(folder: Path) -> list[dict[str, Any]]:
         return []
     try:
         found: list[dict[str, Any]] = json.loads(path.read_bytes())
-    except ValueError as error:
+        _ = [facts["name"] for facts in found]
+    except (ValueError, TypeError, LookupError) as error:
         raise InputError("this is no list of graphs", file=path, fix="run: evergraph reproduce datasets") from error
     return found

@@ -10,7 +10,7 @@ from typing import Any
 
 from evergraph.analysis.profile import first_task
 from evergraph.errors import InputError
-from evergraph.experiments.lifelong import graph_of
+from evergraph.experiments.lifelong import graph_of, name_of
 from evergraph.files import write_synced
 from evergraph.task import History, history_sizes
 
@@ -48,7 +48,7 @@ class Subject:
     @property
     def name(self) -> str:
         """The last part of its path."""
-        return Path(self.path).name
+        return name_of(self.path)
 
     def history(self, level: int) -> History:
         """The history of a level; all of it for 100 percent."""
@@ -76,27 +76,36 @@ def kept_subjects(folder: Path) -> dict[str, Subject]:
         return {}
     try:
         entries: Mapping[str, Any] = json.loads(path.read_bytes())
-        return {
-            name: Subject(entry["path"], entry["fingerprint"], tuple(entry["sizes"])) for name, entry in entries.items()
-        }
+        return {name: _subject_of(entry) for name, entry in entries.items()}
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise InputError(
             "this is not the list of graphs of our results", file=path, fix="remove it, and name the graphs once more"
         ) from error
 
 
+def _subject_of(entry: Mapping[str, Any]) -> Subject:
+    path, fingerprint, sizes = entry["path"], entry["fingerprint"], tuple(entry["sizes"])
+    if not isinstance(path, str) or not isinstance(fingerprint, str) or len(sizes) != len(LEVELS) - 1:
+        raise TypeError
+    if not all(type(size) is int and size > 0 for size in sizes):
+        raise TypeError
+    return Subject(path, fingerprint, sizes)
+
+
 def keep_subjects(folder: Path, subjects: Sequence[Subject]) -> None:
     """Add graphs to those of a folder of results."""
     there = kept_subjects(folder)
+    merged = dict(there)
     for found in subjects:
-        before = there.get(found.name)
+        before = merged.get(found.name)
         if before is not None and before.fingerprint != found.fingerprint:
+            told = "the results are of another graph" if found.name in there else "two different graphs are"
             raise InputError(
-                f"the results are of another graph named {found.name}",
+                f"{told} named {found.name}",
                 file=folder,
                 fix="rename the folder of the graph, or keep its results elsewhere (--results)",
             )
-    merged = there | {found.name: found for found in subjects}
+        merged[found.name] = found
     if merged != there:
         folder.mkdir(parents=True, exist_ok=True)
         staged = folder / f"{FILE}.new"

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evergraph.detect import DOC, GDOC
-from evergraph.experiments.measured import Measured, transfer
+from evergraph.experiments.measured import Measured, mean_over_tasks, transfer
 from evergraph.experiments.paper import exp2_printed, exp4_printed, exp4b_printed, exp4c_printed, history_of
 from evergraph.experiments.plan import ALPHAS, MODELS, THRESHOLDS, Row, exp4b
 from evergraph.experiments.subject import LEVELS, Subject
@@ -108,7 +108,7 @@ def exp2a_table(graph: Subject, rows: Sequence[Row], results: Results) -> Table:
         accuracy = found.by_task("accuracy")
         third = max(accuracy.shape[1] // 3, 1)
         parts = (accuracy, accuracy[:, :third], accuracy[:, -third:])
-        cells = [_percent(over_seeds(part.mean(1))) for part in parts]
+        cells = [_percent(over_seeds(mean_over_tasks(part))) for part in parts]
         lines.append((Cell(NAMES[row.model]), Cell("once" if row.restart == "once" else "on and on"), *cells))
     return Table(
         f"Experiment 2a, {graph.name}: trained once against trained on, accuracy in percent", columns, tuple(lines)
@@ -288,7 +288,7 @@ def _history(graph: Subject, level: int) -> str:
 
 def _section(graph: Subject, level: int) -> Section:
     printed = history_of(graph.name, level)
-    paper = f"; paper's c = {printed}" if printed is not None and printed != graph.history(level) else ""
+    paper = f"; paper {printed}" if printed is not None and printed != graph.history(level) else ""
     return Section(f"{_history(graph, level)} ({level} %{paper})")
 
 

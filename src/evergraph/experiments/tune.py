@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 from evergraph.errors import InputError
 from evergraph.experiments.measured import Measured
 from evergraph.experiments.plan import Row, rows
-from evergraph.experiments.subject import Subject
+from evergraph.experiments.subject import LEVELS, Subject
 from evergraph.experiments.tables import Results
 from evergraph.files import write_synced
 from evergraph.presentation import Cell, Column, Section, Table
@@ -55,19 +56,22 @@ def tune_rows(graphs: Iterable[Subject], models: Sequence[str] = ("sage",), *, s
 
 
 def choose(measured: Iterable[Measured]) -> list[Choice]:
-    """The best of each model, history and restart; of equals the one with the smaller decay, then the smaller rate."""
-    best: dict[tuple[str, int, str], Choice] = {}
+    """The best of each model, history and restart; of equals the one with the smaller decay, then the smaller rate.
+
+    With several graphs it is the best on average, of those that have results on most of them.
+    """
+    tried: dict[tuple[str, int, str], dict[tuple[float, float], list[float]]] = {}
     for one in measured:
         row, accuracy = one.row, one.interval("accuracy").mean
-        found = Choice(row.model, row.level, row.restart, row.lr or 0.0, row.weight_decay, accuracy)
-        key = (row.model, row.level, row.restart)
-        if key not in best or _order(found) > _order(best[key]):
-            best[key] = found
-    return list(best.values())
-
-
-def _order(choice: Choice) -> tuple[float, float, float]:
-    return choice.accuracy, -choice.weight_decay, -choice.lr
+        if row.lr is not None and not math.isnan(accuracy):
+            of = tried.setdefault((row.model, row.level, row.restart), {})
+            of.setdefault((row.lr, row.weight_decay), []).append(accuracy)
+    best = []
+    for key, of in tried.items():
+        most = max(map(len, of.values()))
+        found = [Choice(*key, *rates, sum(each) / most) for rates, each in of.items() if len(each) == most]
+        best.append(max(found, key=lambda choice: (choice.accuracy, -choice.weight_decay, -choice.lr)))
+    return best
 
 
 def tune_table(graph: Subject, results: Results, *, steps: int = 200) -> Table:
@@ -108,13 +112,27 @@ def write_rates(path: Path, choices: Sequence[Choice]) -> None:
 def read_rates(path: Path) -> list[Choice]:
     """What was chosen."""
     try:
-        return [Choice(**entry) for entry in json.loads(path.read_bytes())]
+        found = [Choice(**entry) for entry in json.loads(path.read_bytes())]
     except OSError as error:
         raise InputError(
             f"it cannot be read ({error.strerror})", file=path, fix="give a file that tune wrote"
         ) from error
-    except (ValueError, TypeError) as error:
-        raise InputError("these are no learning rates", file=path, fix="give a file that tune wrote") from error
+    except (ValueError, TypeError):
+        found = []
+    if not found or not all(map(_is_choice, found)):
+        raise InputError("these are no learning rates", file=path, fix="give a file that tune wrote")
+    return found
+
+
+def _is_choice(choice: Choice) -> bool:
+    numbers = (choice.lr, choice.weight_decay, choice.accuracy)
+    return (
+        isinstance(choice.model, str)
+        and choice.level in LEVELS
+        and isinstance(choice.restart, str)
+        and all(type(number) in (int, float) and math.isfinite(number) for number in numbers)
+        and choice.lr > 0 <= choice.weight_decay
+    )
 
 
 def apply_rates(grid: Iterable[Row], choices: Sequence[Choice]) -> list[Row]:
