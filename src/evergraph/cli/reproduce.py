@@ -26,6 +26,13 @@ _BETWEEN = 30.0  # seconds
 EXAMPLE = "Example: evergraph reproduce exp2 metamath --models sage,mlp --seeds 0-2 --results results"
 
 
+_WHAT = (
+    "exp1: static graphs; exp2: models, histories and restarts; exp2a: trained once or on; exp3: fewer labels; "
+    "exp4: unseen classes, with 4a: thresholds, 4b: other models, 4c: what it costs; datasets: what graphs are like; "
+    "tune: learning rates; claims: a verdict on each; all of them."
+)
+
+
 # Written out, for the place that has these names imports torch, which help must not wait for. A test compares them.
 class ExperimentName(StrEnum):
     """What can be reproduced."""
@@ -45,7 +52,7 @@ class ExperimentName(StrEnum):
 
 
 def reproduce(
-    experiment: Annotated[ExperimentName, typer.Argument(metavar="WHAT", help=" | ".join(ExperimentName))],
+    experiment: Annotated[ExperimentName, typer.Argument(metavar="WHAT", help=_WHAT)],
     graphs: Annotated[
         list[str] | None,
         typer.Argument(
@@ -55,7 +62,9 @@ def reproduce(
     results: Annotated[Path, typer.Option(metavar="DIR", help="Keeps all results, and tables and figures.")] = Path(
         "results"
     ),
-    seeds: Annotated[str, typer.Option(metavar="SEEDS", help="As 0-4, or 0,2,5, or 3.")] = "0",
+    seeds: Annotated[
+        str | None, typer.Option(metavar="SEEDS", help="As 0-4, or 0,2,5, or 3. Default: 0.", show_default=False)
+    ] = None,
     models: Annotated[
         str | None, typer.Option(metavar="MODELS", help="As sage,mlp. Default: all of the experiment.")
     ] = None,
@@ -79,9 +88,10 @@ def reproduce(
     Results are kept as they come: what is there is not run again, and several commands can work on one grid. A command
     that was stopped goes on where it was.
     """
-    if quick and full:
-        raise InputError("--quick and --full were both given", fix="leave one of them out")
-    wanted = parse_seeds(seeds)
+    given = [name for name, is_given in (("--quick", quick), ("--full", full), ("--seeds", seeds)) if is_given]
+    if len(given) > 1:
+        raise InputError(f"{' and '.join(given)} were given", fix="leave all but one of them out: each says how often")
+    wanted = parse_seeds(seeds or "0")
     set_up_logging(quiet)
     from evergraph.experiments.reproduction import Reproduction
 
