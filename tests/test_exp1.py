@@ -15,6 +15,7 @@ import torch
 from scipy import sparse
 from scipy.spatial.distance import jensenshannon
 from scipy.special import rel_entr
+from scipy.stats import wasserstein_distance
 
 from evergraph.errors import InputError
 from evergraph.experiments import static
@@ -403,7 +404,10 @@ def test_divergences_are_those_of_scipy() -> None:
                 for which in "AB"
             ]
             assert one.histogram_of[graph] == pytest.approx(jensenshannon(*bins) ** 2, rel=1e-9)
+            samples = [np.concatenate(chosen(results, split=which, graph=graph, **of)) for which in "AB"]
+            assert one.transport_of[graph] == pytest.approx(wasserstein_distance(*samples), rel=1e-9)
         assert one.histogram == pytest.approx(sum(one.histogram_of.values()) / 2)
+        assert one.transport == pytest.approx(sum(one.transport_of.values()) / 2)
 
 
 def test_the_order_of_results_does_not_matter() -> None:
@@ -411,7 +415,7 @@ def test_the_order_of_results_does_not_matter() -> None:
     shuffled = random.Random(2).sample(results, len(results))
     for one in divergences(results):
         (other,) = [d for d in divergences(shuffled) if (d.model, d.pretraining) == (one.model, one.pretraining)]
-        for name in ("half_jeffreys", "jensen_shannon", "jensen_shannon_distance", "histogram", "values"):
+        for name in ("half_jeffreys", "jensen_shannon", "jensen_shannon_distance", "histogram", "transport", "values"):
             assert getattr(one, name) == pytest.approx(getattr(other, name), rel=1e-9)
 
 

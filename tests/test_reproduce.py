@@ -108,9 +108,14 @@ def test_the_papers_numbers_stand_beside_ours() -> None:
     gdoc = [Row(HARD, "sage", 25, "warm", "gdoc")]
     line = lines_of(tables.exp4_table(HARD, results_of(made(gdoc), gdoc)))["gDOC, τ .75"]
     assert (line["MCC warm"].text[:5], line["paper's MCC warm"].text, line["MCC cold"].text) == ("0.100", "0.09", "-")
+    acl = Subject("graphs/acl", "print of acl", (2, 4, 9))  # of which the paper has nothing, but a graph like it
+    assert {column.group for column in tables.exp2_table(acl, {}).columns} == {"", "accuracy", "paper's pharmabio"}
     other_history = replace(EASY, sizes=(1, 3, 5))
-    sections = [row.name for row in tables.exp2_table(other_history, {}).rows if isinstance(row, Section)]
-    assert sections == ["c = 1 (25 %)", "c = 3 (50 %)", "c = 5 (75 %; paper 6)", "c = full (100 %)"]
+    some = [Row(other_history, "sage", level) for level in (25, 75, 100)]
+    results = results_of(made(some), some)
+    sections = [row.name for row in tables.exp2_table(other_history, results).rows if isinstance(row, Section)]
+    assert sections == ["c = 1 (25 %)", "c = 5 (75 %; paper 6)", "c = full (100 %)"]  # none without rows
+    assert tables.exp2_table(other_history, {}).rows == ()
 
 
 def test_trained_once_leaves_out_tasks_without_a_figure() -> None:

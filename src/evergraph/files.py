@@ -9,7 +9,7 @@ from pathlib import Path
 
 from evergraph.errors import EvergraphError
 
-__all__ = ["LOCK", "locked", "sync_folder", "write_synced"]
+__all__ = ["LOCK", "locked", "only_one", "sync_folder", "write_synced"]
 
 LOCK = ".lock"
 """The file in a folder that its writer holds."""
@@ -28,6 +28,19 @@ def locked(folder: Path, what: str) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise EvergraphError(f"{folder}: another process is writing this {what}; wait until it is done.") from None
+        yield
+
+
+@contextlib.contextmanager
+def only_one(lock: Path) -> Iterator[None]:
+    """Hold a file of its own, waiting for any other process that does."""
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        yield
+        return
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 

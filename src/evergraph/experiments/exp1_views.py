@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ _PLATEAU = 10
 def static_results(found: Mapping[str, Finished], seeds: Sequence[int] | None = None) -> list[Any]:
     """The trials of experiment 1 that have run, each with its result, in the order of its grid."""
     by_settings = {
-        str(trial.described()): trial
+        _canonical(trial.described()): trial
         for graph in STATIC_GRAPHS
         for split in ("A", "B")
         for model in STATIC_MODELS
@@ -36,7 +37,7 @@ def static_results(found: Mapping[str, Finished], seeds: Sequence[int] | None = 
     }
     results = []
     for one in found.values():
-        trial = by_settings.get(str(dict(one.trial)))
+        trial = by_settings.get(_canonical(one.trial))
         if trial is not None and (seeds is None or one.seed in seeds):
             fields = (trial.graph, Path(), trial.split, trial.model, trial.pretraining, trial.epochs, one.seed)
             results.append((StaticTrial(*fields), one.result))
@@ -51,6 +52,10 @@ def static_results(found: Mapping[str, Finished], seeds: Sequence[int] | None = 
             pair[0].seed,
         ),
     )
+
+
+def _canonical(description: Mapping[str, Any]) -> str:
+    return json.dumps(description, sort_keys=True)
 
 
 def accuracy_table(results: Results) -> Table:
@@ -88,13 +93,14 @@ def accuracy_table(results: Results) -> Table:
 
 
 def divergence_table(results: Results) -> Table:
-    """How far the accuracies of A and B are apart: in the paper's three ways, and in one without their faults."""
+    """How far the accuracies of A and B are apart: in the paper's three ways, and in two that compare distributions."""
     columns = (
         Column("model", align="left"),
         Column("authors' code"),
         Column("paper's formula"),
         Column("textbook"),
         Column("histograms"),
+        Column("transport, points"),
     )
     lines: list[Any] = []
     paper = printed()["exp1_js"]
@@ -117,6 +123,7 @@ def divergence_table(results: Results) -> Table:
                 Cell(one.half_jeffreys, form=".4f"),
                 Cell(one.jensen_shannon, form=".4f"),
                 Cell(one.histogram, form=".3f"),
+                Cell(100 * one.transport, form=".1f"),
             )
             for one in found
             if one.pretraining == pretraining

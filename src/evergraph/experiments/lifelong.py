@@ -30,6 +30,9 @@ __all__ = ["LifelongTrial", "graph_of", "name_of", "rows_of", "settings_of"]
 class LifelongTrial:
     """A configuration on a graph under one seed, decided by its detector and by other rules beside.
 
+    A model that is trained once is trained on all that is before the first task, as in the paper, and decides with the
+    history of the configuration.
+
     Parameters
     ----------
     graph
@@ -78,7 +81,8 @@ class LifelongTrial:
         by_rule: list[list[dict[str, Any]]] = [[] for _ in self.rules]
         for planned in self.configuration.tasks(graph):
             task = replace(planned, seed=self.seed)
-            rows.append(run_task(learner, task))
+            everything = replace(task, history=None) if self.configuration.restart == "once" else None
+            rows.append(run_task(learner, task, learn_from=everything))
             outputs = learner.outputs(task) if self.rules else None
             for rule, kept in zip(self.rules, by_rule, strict=True):
                 kept.append(_decided(task, learner.predict(task, rule, outputs)))
@@ -101,7 +105,8 @@ def name_of(graph: str) -> str:
 
 def settings_of(configuration: Configuration, rules: Sequence[Detector], axis: TimeAxis) -> dict[str, Any]:
     """What is done, whatever the graph and the seed."""
-    return {"configuration": configuration.described(axis), "rules": [described(rule) for rule in rules]}
+    found = {"configuration": configuration.described(axis), "rules": [described(rule) for rule in rules]}
+    return found | ({"trained_on": "all before the first task"} if configuration.restart == "once" else {})
 
 
 @lru_cache(maxsize=8)

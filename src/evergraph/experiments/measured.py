@@ -157,15 +157,13 @@ def collect(rows: Iterable[Row], found: Mapping[str, Finished], seeds: Iterable[
 
 
 def _canonical(trial: Mapping[str, Any]) -> str:
-    kept = {name: trial[name] for name in ("fingerprint", "configuration", "rules")}
+    kept = {name: trial[name] for name in ("fingerprint", "configuration", "rules", "trained_on") if name in trial}
     return json.dumps(kept, sort_keys=True)
 
 
 def transfer(warm: Measured, cold: Measured) -> Interval:
-    """Forward transfer: its mean, and the interval over the seeds that both have."""
+    """Forward transfer over the seeds that both have, with its interval over them."""
     figure = "accuracy"
-    mean = forward_transfer(warm.by_task(figure), cold.by_task(figure))
     shared = [seed for seed in warm.seeds if seed in cold.seeds]
     rows = [[side.by_task(figure)[[side.seeds.index(seed)]] for side in (warm, cold)] for seed in shared]
-    each = over_seeds([forward_transfer(*pair) for pair in rows])
-    return Interval(mean, each.half, each.n)
+    return over_seeds([forward_transfer(*pair) for pair in rows])

@@ -134,7 +134,7 @@ def exp2a(graphs: Iterable[Subject], models: Sequence[str] = ("mlp", "sage", "ga
     for graph, model in product(graphs, models):
         once, on = _RATES_2A[model]
         found += [
-            Row(graph, model, LEVELS[-1], "once", lr=once, steps=2 * steps),
+            Row(graph, model, 50, "once", lr=once, steps=2 * steps),
             Row(graph, model, 50, "warm", lr=on, steps=steps),
         ]
     return found

@@ -68,10 +68,11 @@ QUICK = Extent(seeds=(0,), label_rates=(0.1, 0.5, 0.9), steps=5)
 
 @dataclass(frozen=True)
 class Shown:
-    """What an experiment has to show: tables and figures by the name of their file."""
+    """What an experiment has to show: tables and figures by the name of their file, and the note of the figures."""
 
     tables: Mapping[str, Table]
     figures: Mapping[str, Figure]
+    note: str = ""
 
 
 Subjects = Sequence[Subject]
@@ -232,11 +233,16 @@ def show(
     if not with_results:
         return Shown({}, {})
     results = {shown_as[one.row]: one for one in measured}
-    told = note(name, measured, extent.options + (" --rates FILE" if rows is not None and list(rows) != own else ""))
+    options = extent.options + (" --rates FILE" if rows is not None and list(rows) != own else "")
+    notes = {
+        f"{name}-{graph.name}": note(name, [one for one in measured if one.row.graph == graph], options)
+        for graph in with_results
+    }
     made = experiment.tables(with_results, extent, results)
     return Shown(
-        {key: replace(table, note=told) for key, table in made.items()},
+        {key: replace(table, note=notes[key]) for key, table in made.items()},
         experiment.figures(with_results, extent, results),
+        note(name, measured, options),
     )
 
 

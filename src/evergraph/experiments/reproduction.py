@@ -169,12 +169,10 @@ class Reproduction:
 
     def _write(self, name: str, shown: Shown) -> list[Path]:
         files: list[Path] = []
-        told = ""
         for key, table in shown.tables.items():
-            told = table.note
             files += write(table, self.results / name / key)
         for key, picture in shown.figures.items():
-            files += save(picture, self.results / name / key, told)
+            files += save(picture, self.results / name / key, shown.note)
         return files
 
     # --- the others --------------------------------------------------------------------------------------------------
@@ -201,7 +199,7 @@ class Reproduction:
             graphs = tuple(dict.fromkeys(trial.graph for trial, _ in results))
             tables["exp1-splits"] = exp1_views.splits_table(exp1.static_table(self.planetoid, graphs))
         shown = Shown(
-            {key: replace(table, note=note) for key, table in tables.items()}, exp1_views.exp1_figures(results)
+            {key: replace(table, note=note) for key, table in tables.items()}, exp1_views.exp1_figures(results), note
         )
         return Reproduced("exp1", shown.tables, self._write("exp1", shown))
 

@@ -198,11 +198,18 @@ def _resumed(fresh: LifelongLearner, folder: Path, done: Sequence[Task]) -> Life
     return learner
 
 
-def run_task(learner: LifelongLearner, task: Task, on_step: Callable[[int, float], object] | None = None) -> TaskRow:
-    """Adapt to a task, decide it, and score that."""
+def run_task(
+    learner: LifelongLearner,
+    task: Task,
+    on_step: Callable[[int, float], object] | None = None,
+    *,
+    learn_from: Task | None = None,
+) -> TaskRow:
+    """Adapt to a task, or to what is given in its place, then decide the task, and score that."""
+    studied = learn_from or task
     before = set(learner.classes_)
     start = time.perf_counter()
-    learner.adapt(task, on_step)
+    learner.adapt(studied, on_step)
     adapted = time.perf_counter()
     decisions = learner.predict(task)
     decided = time.perf_counter()
@@ -211,7 +218,7 @@ def run_task(learner: LifelongLearner, task: Task, on_step: Callable[[int, float
         time=task.graph.axis.value(task.time),
         history="full" if task.history is None else task.history,
         window_vertices=len(task.window),
-        train_vertices=int((task.targets >= 0).sum()),
+        train_vertices=int((studied.targets >= 0).sum()),
         test_vertices=len(decisions),
         known_classes=len(learner.classes_),
         new_classes=tuple(name for name in learner.classes_ if name not in before),

@@ -62,6 +62,13 @@ class Finished:
 class Problem:
     """Something on the shelf that is not used.
 
+    Parameters
+    ----------
+    file, line, what
+        Where it is, and what is wrong with it.
+    again
+        Whether its trial has no other result.
+
     Examples
     --------
     >>> str(Problem(Path("trials/x.jsonl"), 3, "it is half-written"))
@@ -71,10 +78,12 @@ class Problem:
     file: Path
     line: int | None
     what: str
+    again: bool = True
 
     def __str__(self) -> str:
         place = str(self.file) if self.line is None else f"{self.file}, line {self.line}"
-        after = "it is not used" + (", and its trial will be run again" if self.line is not None else "")
+        again = self.line is not None and self.again
+        after = "it is not used" + (", and its trial will be run again" if again else "")
         return f"{place}: {self.what}; {after}"
 
 
@@ -109,7 +118,7 @@ class Shelf:
                 if isinstance(row, str):
                     self.problems.append(Problem(path, number, row))
                 elif row.key in found:
-                    self.problems.append(Problem(path, number, "the same trial has an earlier line"))
+                    self.problems.append(Problem(path, number, "the same trial has an earlier line", again=False))
                 else:
                     found[row.key] = row
             if rest:

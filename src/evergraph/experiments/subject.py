@@ -11,7 +11,7 @@ from typing import Any
 from evergraph.analysis.profile import first_task
 from evergraph.errors import InputError
 from evergraph.experiments.lifelong import graph_of, name_of
-from evergraph.files import write_synced
+from evergraph.files import only_one, write_synced
 from evergraph.task import History, history_sizes
 
 __all__ = ["LEVELS", "Subject", "keep_subjects", "kept_subjects", "subject"]
@@ -93,7 +93,13 @@ def _subject_of(entry: Mapping[str, Any]) -> Subject:
 
 
 def keep_subjects(folder: Path, subjects: Sequence[Subject]) -> None:
-    """Add graphs to those of a folder of results."""
+    """Add graphs to those of a folder of results; one command at a time."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with only_one(folder / f".{FILE}.lock"):
+        _keep(folder, subjects)
+
+
+def _keep(folder: Path, subjects: Sequence[Subject]) -> None:
     there = kept_subjects(folder)
     merged = dict(there)
     for found in subjects:
@@ -107,7 +113,6 @@ def keep_subjects(folder: Path, subjects: Sequence[Subject]) -> None:
             )
         merged[found.name] = found
     if merged != there:
-        folder.mkdir(parents=True, exist_ok=True)
         staged = folder / f"{FILE}.new"
         entries = {name: asdict(found) for name, found in sorted(merged.items())}
         write_synced(staged, json.dumps(entries, indent=1).encode() + b"\n")

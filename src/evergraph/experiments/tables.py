@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 
 from evergraph.detect import DOC, GDOC
 from evergraph.experiments.measured import Measured, mean_over_tasks, transfer
-from evergraph.experiments.paper import exp2_printed, exp4_printed, exp4b_printed, exp4c_printed, history_of
+from evergraph.experiments.paper import (
+    COUNTERPART,
+    exp2_printed,
+    exp4_printed,
+    exp4b_printed,
+    exp4c_printed,
+    history_of,
+)
 from evergraph.experiments.plan import ALPHAS, MODELS, THRESHOLDS, Row, exp4b
 from evergraph.experiments.subject import LEVELS, Subject
 from evergraph.learner import Restart
@@ -55,7 +62,9 @@ def exp2_table(graph: Subject, results: Results, *, steps: int = 200) -> Table:
     columns += [Column(name, "accuracy") for name in _RESTARTS] + [Column("transfer")]
     with_paper = history_of(graph.name, LEVELS[0]) is not None
     if with_paper:
-        columns += [Column("cold", "paper"), Column("warm", "paper"), Column("transfer", "paper")]
+        theirs = COUNTERPART[graph.name]
+        paper = "paper" if theirs == graph.name else f"paper's {theirs}"
+        columns += [Column(name, paper) for name in ("cold", "warm", "transfer")]
     lines: list[Any] = []
     for level in LEVELS:
         lines.append(_section(graph, level))
@@ -79,7 +88,7 @@ def exp2_table(graph: Subject, results: Results, *, steps: int = 200) -> Table:
                 cells += _paper_exp2(graph.name, model, level)
             lines.append(tuple(cells))
     title = f"Experiment 2, {graph.name}: accuracy and forward transfer, in percent"
-    return Table(title, tuple(columns), tuple(lines))
+    return Table(title, tuple(columns), _filled(lines))
 
 
 def _paper_exp2(graph: str, model: str, level: int) -> list[Cell]:
@@ -111,7 +120,7 @@ def exp2a_table(graph: Subject, rows: Sequence[Row], results: Results) -> Table:
         cells = [_percent(over_seeds(mean_over_tasks(part))) for part in parts]
         lines.append((Cell(NAMES[row.model]), Cell("once" if row.restart == "once" else "on and on"), *cells))
     return Table(
-        f"Experiment 2a, {graph.name}: trained once against trained on, accuracy in percent", columns, tuple(lines)
+        f"Experiment 2a, {graph.name}: trained once against trained on, accuracy in percent", columns, _filled(lines)
     )
 
 
@@ -134,7 +143,7 @@ def exp3_table(graph: Subject, rates: Sequence[float], results: Results, *, step
             gain = over_seeds(_paired(warm, cold, "accuracy")) if cold and warm else None
             cells.append(_percent(gain, signed=True) if gain else Cell())
         lines.append(tuple(cells))
-    return Table(f"Experiment 3, {graph.name}: accuracy by label rate, in percent", tuple(columns), tuple(lines))
+    return Table(f"Experiment 3, {graph.name}: accuracy by label rate, in percent", tuple(columns), _filled(lines))
 
 
 # --- experiment 4 ----------------------------------------------------------------------------------------------------
@@ -173,7 +182,7 @@ def exp4_table(graph: Subject, results: Results, *, steps: int = 200) -> Table:
                 ]
             lines.append(tuple(cells))
     return Table(
-        f"Experiment 4, {graph.name}: detection of unseen classes with GraphSAGE", tuple(columns), tuple(lines)
+        f"Experiment 4, {graph.name}: detection of unseen classes with GraphSAGE", tuple(columns), _filled(lines)
     )
 
 
@@ -221,7 +230,7 @@ def exp4b_table(graph: Subject, results: Results, *, steps: int = 200) -> Table:
                 cells += _paper_4b(exp4b_printed(graph.name, level, "sgc" if own else "gat"))
             lines += [tuple(cells)] if cells else []
     title = f"Experiment 4b, {graph.name}: models under gDOC with threshold .75 (accuracy in percent)"
-    return Table(title, tuple(columns), tuple(lines))
+    return Table(title, tuple(columns), _filled(lines))
 
 
 def _gdoc_cells(name: str, rows: Sequence[Row], results: Results) -> list[Cell]:
@@ -275,11 +284,17 @@ def exp4c_table(graph: Subject, results: Results, *, steps: int = 200) -> Table:
                 cells += [Cell(printed.get(f"mcc_{restart}"), form=".2f") for restart in _RESTARTS]
             lines.append(tuple(cells))
     return Table(
-        f"Experiment 4c, {graph.name}: what detection costs (accuracy in percent)", tuple(columns), tuple(lines)
+        f"Experiment 4c, {graph.name}: what detection costs (accuracy in percent)", tuple(columns), _filled(lines)
     )
 
 
 # --- cells -----------------------------------------------------------------------------------------------------------
+
+
+def _filled(lines: Sequence[Any]) -> tuple[Any, ...]:
+    """The lines of a table without the sections that nothing belongs to."""
+    pairs = zip(lines, [*lines[1:], Section("")], strict=False)
+    return tuple(line for line, after in pairs if not (isinstance(line, Section) and isinstance(after, Section)))
 
 
 def _history(graph: Subject, level: int) -> str:

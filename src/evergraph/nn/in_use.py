@@ -65,7 +65,7 @@ def in_use(model: Model, weights: Parameters, batch: Batch) -> InUse | None:
     columns, indices = torch.unique(pattern.indices, return_inverse=True)
     if len(columns) == pattern.columns:
         return None
-    # Ascending as before: no sum changes its order.
+    # Ascending as before: on one thread no sum changes its order (on several, fewer columns may split it otherwise).
     pattern = replace(pattern, indices=indices.to(pattern.indices.dtype), columns=len(columns))
     columns = columns.long()
     part = {name: value[columns] if name in names else value for name, value in weights.items()}

@@ -351,19 +351,19 @@ def _has_unseen(row: Measured) -> bool:
 
 
 def _figures(row: Measured, rule: DOC, measure: str) -> Figures:
-    """A figure of a rule by seed; with a single seed also without each task, for the interval."""
+    """A figure of a rule by seed, and without each task: the interval needs these where two sides share one seed."""
     values = getattr(row.rule(rule), measure).tolist()
-    if len(values) > 1:
-        return {seed: np.array([value]) for seed, value in zip(row.seeds, values, strict=True)}
-    (finished,) = row.finished.values()
-    columns = finished.result["rules"][finished.trial["rules"].index(described(rule))]
-    if measure == "mcc":
-        counts = np.array([columns[name] for name in ("tp", "tn", "fp", "fn")])
-        without = [Confusion(*map(int, left)).mcc for left in (counts.sum(1, keepdims=True) - counts).T]
-    else:
-        each = np.array(columns[measure], np.float64)
-        without = [pooled(np.delete(each, task)[None]).mean for task in range(len(each))]
-    return {row.seeds[0]: np.array([*values, *without])}
+    found = {}
+    for value, (seed, finished) in zip(values, row.finished.items(), strict=True):
+        columns = finished.result["rules"][finished.trial["rules"].index(described(rule))]
+        if measure == "mcc":
+            counts = np.array([columns[name] for name in ("tp", "tn", "fp", "fn")])
+            without = [Confusion(*map(int, left)).mcc for left in (counts.sum(1, keepdims=True) - counts).T]
+        else:
+            each = np.array(columns[measure], np.float64)
+            without = [pooled(np.delete(each, task)[None]).mean for task in range(len(each))]
+        found[seed] = np.array([value, *without])
+    return found
 
 
 def _gap(one: Figures, other: Figures) -> Gap | None:

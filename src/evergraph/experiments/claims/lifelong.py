@@ -104,7 +104,7 @@ def c5(evidence: Evidence) -> Verdict:
     for graph in dict.fromkeys(graph for graph, _ in complete):
         lines = {level: average([kept[g, m, level] for g, m in complete if g == graph]) for level in LEVELS}
         fall = subtract(lines[LEVELS[0]], lines[LEVELS[-1]])
-        if not fall:
+        if not fall or not all(lines.values()):  # no seed that all have
             continue
         means = {level: Gap.of(pair).mean for level, pair in lines.items()}
         gap = Gap.of(fall)
