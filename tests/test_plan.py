@@ -199,7 +199,7 @@ def test_graphs_of_results_are_kept(tiny: Subject, tmp_path: Path) -> None:
     moved = replace(EASY, path="elsewhere/dblp-easy")
     keep_subjects(tmp_path / "new", [moved])
     assert kept_subjects(tmp_path / "new") == {"dblp-easy": moved, "tiny": tiny}
-    assert [path.name for path in (tmp_path / "new").iterdir()] == ["graphs.json"]
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == [".claims", "graphs.json"]
 
 
 def test_another_graph_of_the_same_name_is_refused(tiny: Subject, tmp_path: Path) -> None:

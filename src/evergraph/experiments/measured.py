@@ -162,8 +162,10 @@ def _canonical(trial: Mapping[str, Any]) -> str:
 
 
 def transfer(warm: Measured, cold: Measured) -> Interval:
-    """Forward transfer over the seeds that both have, with its interval over them."""
+    """Forward transfer over the seeds that both have, with its interval; over all seeds where they share none."""
     figure = "accuracy"
     shared = [seed for seed in warm.seeds if seed in cold.seeds]
+    if not shared:
+        return Interval(forward_transfer(warm.by_task(figure), cold.by_task(figure)), math.nan, 0)
     rows = [[side.by_task(figure)[[side.seeds.index(seed)]] for side in (warm, cold)] for seed in shared]
     return over_seeds([forward_transfer(*pair) for pair in rows])

@@ -26,7 +26,7 @@ from evergraph.experiments.run import NUMERICS_VERSION
 from evergraph.experiments.trial import Trial, key_of
 from evergraph.files import sync_folder
 
-__all__ = ["Finished", "Problem", "Shelf"]
+__all__ = ["CLAIMS", "Finished", "Problem", "Shelf"]
 
 TRIALS = "trials"
 CLAIMS = ".claims"

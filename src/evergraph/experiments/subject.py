@@ -11,6 +11,7 @@ from typing import Any
 from evergraph.analysis.profile import first_task
 from evergraph.errors import InputError
 from evergraph.experiments.lifelong import graph_of, name_of
+from evergraph.experiments.shelf import CLAIMS
 from evergraph.files import only_one, write_synced
 from evergraph.task import History, history_sizes
 
@@ -93,13 +94,18 @@ def _subject_of(entry: Mapping[str, Any]) -> Subject:
 
 
 def keep_subjects(folder: Path, subjects: Sequence[Subject]) -> None:
-    """Add graphs to those of a folder of results; one command at a time."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with only_one(folder / f".{FILE}.lock"):
-        _keep(folder, subjects)
+    """Add graphs to those of a folder of results; another graph of the same name is refused, and nothing written."""
+    if _merged(folder, subjects) == kept_subjects(folder):
+        return
+    (folder / CLAIMS).mkdir(parents=True, exist_ok=True)
+    with only_one(folder / CLAIMS / FILE):  # for another command may be adding its own
+        entries = {name: asdict(found) for name, found in sorted(_merged(folder, subjects).items())}
+        staged = folder / f"{FILE}.new"
+        write_synced(staged, json.dumps(entries, indent=1).encode() + b"\n")
+        staged.replace(folder / FILE)
 
 
-def _keep(folder: Path, subjects: Sequence[Subject]) -> None:
+def _merged(folder: Path, subjects: Sequence[Subject]) -> dict[str, Subject]:
     there = kept_subjects(folder)
     merged = dict(there)
     for found in subjects:
@@ -112,8 +118,4 @@ def _keep(folder: Path, subjects: Sequence[Subject]) -> None:
                 fix="rename the folder of the graph, or keep its results elsewhere (--results)",
             )
         merged[found.name] = found
-    if merged != there:
-        staged = folder / f"{FILE}.new"
-        entries = {name: asdict(found) for name, found in sorted(merged.items())}
-        write_synced(staged, json.dumps(entries, indent=1).encode() + b"\n")
-        staged.replace(folder / FILE)
+    return merged
