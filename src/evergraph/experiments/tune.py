@@ -75,9 +75,11 @@ def choose(measured: Iterable[Measured]) -> list[Choice]:
 
 
 def tune_table(graph: Subject, results: Results, *, steps: int = 200) -> Table:
-    """Accuracy of each rate and decay, in percent; the chosen ones are bold."""
-    found = [results[row] for row in tune_rows([graph], steps=steps) if row in results]
-    chosen = {(choice.restart, choice.lr, choice.weight_decay) for choice in choose(found)}
+    """Accuracy of each rate and decay, in percent; once all have results the chosen ones are bold."""
+    grid = tune_rows([graph], steps=steps)
+    found = [results[row] for row in grid if row in results]
+    choices = choose(found) if len(found) == len(grid) else []
+    chosen = {(choice.restart, choice.lr, choice.weight_decay) for choice in choices}
     columns = (Column("learning rate"), *(Column(f"{decay:g}", "accuracy at weight decay") for decay in WEIGHT_DECAYS))
     lines: list[Any] = []
     for restart in ("cold", "warm"):
