@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evergraph.detect import GDOC
-from evergraph.experiments.plan import ALPHAS, MODELS, THRESHOLDS, Row
+from evergraph.experiments.plan import ALPHAS, MODELS, RESTARTS, THRESHOLDS, Row
 from evergraph.experiments.subject import LEVELS, Subject
 from evergraph.experiments.tables import NAMES, Results
-from evergraph.learner import Restart
 from evergraph.metrics import Interval, over_seeds
 from evergraph.presentation import style
 
@@ -22,16 +21,15 @@ if TYPE_CHECKING:
 
 __all__ = ["exp2_figure", "exp2a_figure", "exp3_figure", "exp4_figure", "exp4a_figure"]
 
-_RESTARTS: tuple[Restart, ...] = ("cold", "warm")
 _MOST_COLUMNS = 3
 _MOST_TIMES = 4  # that are written below a panel
 
 
 def exp2_figure(graphs: Sequence[Subject], results: Results, *, steps: int = 200) -> Figure:
     """Accuracy by history: a column of panels for each graph, cold restarts above warm ones."""
-    with style.figure(len(_RESTARTS), len(graphs), height=2.2) as (picture, axes):
+    with style.figure(len(RESTARTS), len(graphs), height=2.2) as (picture, axes):
         for column, graph in enumerate(graphs):
-            for line, restart in enumerate(_RESTARTS):
+            for line, restart in enumerate(RESTARTS):
                 panel = axes[line, column]
                 for index, model in enumerate(MODELS):
                     rows = [Row(graph, model, level, restart, steps=steps) for level in LEVELS]
@@ -69,7 +67,7 @@ def exp3_figure(graph: Subject, rates: Sequence[float], results: Results, *, ste
     with style.figure(1, len(LEVELS), height=2.6, sharey=True) as (picture, axes):
         for column, level in enumerate(LEVELS):
             panel = axes[0, column]
-            for index, restart in enumerate(_RESTARTS):
+            for index, restart in enumerate(RESTARTS):
                 rows = [Row(graph, "sage", level, restart, label_rate=rate, steps=steps) for rate in rates]
                 found = [results[row].interval("accuracy") if row in results else None for row in rows]
                 _line(panel, rates, found, restart, index, scale=100)
@@ -87,7 +85,7 @@ def exp4_figure(graphs: Sequence[Subject], results: Results, *, steps: int = 200
         for graph, panel in places:
             index = 0
             for figure, told in (("open_f1", "Open-F1"), ("open_f1_published", "Open-F1 as published")):
-                for restart in _RESTARTS:
+                for restart in RESTARTS:
                     rows = [Row(graph, "sage", level, restart, "gdoc", steps=steps) for level in LEVELS]
                     rules = [results[row].rule(GDOC(0.75)) if row in results else None for row in rows]
                     found = [over_seeds(getattr(rule, figure)) if rule else None for rule in rules]

@@ -14,12 +14,28 @@ from evergraph.learner import Restart
 from evergraph.rates import default_rate
 from evergraph.task import History
 
-__all__ = ["ALPHAS", "LABEL_RATES", "LEVELS", "MODELS", "THRESHOLDS", "Row", "exp2", "exp2a", "exp3", "exp4", "exp4b"]
+__all__ = [
+    "ALPHAS",
+    "LABEL_RATES",
+    "LEVELS",
+    "MODELS",
+    "RESTARTS",
+    "THRESHOLDS",
+    "Row",
+    "exp2",
+    "exp2a",
+    "exp3",
+    "exp4",
+    "exp4a",
+    "exp4b",
+    "exp4c",
+    "rows",
+]
 
 MODELS = ("gat", "sage", "sgc", "saint", "jknet", "mlp")
 LABEL_RATES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 THRESHOLDS = (0.0, 0.25, 0.5, 0.75, 1.0)
-_RESTARTS: tuple[Restart, ...] = ("cold", "warm")
+RESTARTS: tuple[Restart, ...] = ("cold", "warm")
 ALPHAS = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0)
 
 
@@ -102,7 +118,7 @@ def rows(
     graphs: Iterable[Subject],
     models: Sequence[str] = ("sage",),
     levels: Sequence[int] = LEVELS,
-    restarts: Sequence[Restart] = _RESTARTS,
+    restarts: Sequence[Restart] = RESTARTS,
     detectors: Sequence[str] = ("none",),
     label_rates: Sequence[float] = (1.0,),
     steps: int = 200,
@@ -163,7 +179,7 @@ def exp4b(graphs: Iterable[Subject], models: Sequence[str] = ("sage", "sgc", "ga
     """Other models under gDOC; and SGC with one hop at its own rates and at those of the GAT script (A2)."""
     graphs = list(graphs)
     found = rows(graphs, models, detectors=("gdoc",), steps=steps)
-    for graph, level, restart in product(graphs, LEVELS, _RESTARTS):
+    for graph, level, restart in product(graphs, LEVELS, RESTARTS):
         script = _RATES_GAT_SCRIPT[level][restart == "warm"]
         found += [Row(graph, "sgc", level, restart, "gdoc", lr=lr, hops=1, steps=steps) for lr in (None, script)]
     return found

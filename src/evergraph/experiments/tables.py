@@ -20,9 +20,8 @@ from evergraph.experiments.paper import (
     exp4c_printed,
     history_of,
 )
-from evergraph.experiments.plan import ALPHAS, MODELS, THRESHOLDS, Row, exp4b
+from evergraph.experiments.plan import ALPHAS, MODELS, RESTARTS, THRESHOLDS, Row, exp4b
 from evergraph.experiments.subject import LEVELS, Subject
-from evergraph.learner import Restart
 from evergraph.metrics import Interval, over_seeds
 from evergraph.presentation import Cell, Column, Section, Table
 
@@ -46,7 +45,6 @@ _METHODS: tuple[tuple[str, str, DOC], ...] = (
     ("gDOC, τ .5, α 3", "gdoc", GDOC(0.5, alpha=3.0)),
     ("gDOC, τ .75", "gdoc", GDOC(0.75)),
 )
-_RESTARTS: tuple[Restart, ...] = ("cold", "warm")
 _NOTHING: Mapping[str, Any] = {}
 
 
@@ -59,7 +57,7 @@ def exp2_table(graph: Subject, results: Results, *, steps: int = 200) -> Table:
     Bold are, for each history, the best mean and those whose interval reaches into its interval.
     """
     columns = [Column("model", align="left")]
-    columns += [Column(name, "accuracy") for name in _RESTARTS] + [Column("transfer")]
+    columns += [Column(name, "accuracy") for name in RESTARTS] + [Column("transfer")]
     with_paper = history_of(graph.name, LEVELS[0]) is not None
     if with_paper:
         theirs = COUNTERPART[graph.name]
@@ -71,16 +69,16 @@ def exp2_table(graph: Subject, results: Results, *, steps: int = 200) -> Table:
         measured = {
             (model, restart): found
             for model in MODELS
-            for restart in _RESTARTS
+            for restart in RESTARTS
             if (found := results.get(Row(graph, model, level, restart, steps=steps))) is not None
         }
         best = _best({key: found.interval("accuracy") for key, found in measured.items()})
         for model in MODELS:
-            both = [measured.get((model, restart)) for restart in _RESTARTS]
+            both = [measured.get((model, restart)) for restart in RESTARTS]
             if not any(both):
                 continue
             cells = [Cell(NAMES[model])]
-            for restart, found in zip(_RESTARTS, both, strict=True):
+            for restart, found in zip(RESTARTS, both, strict=True):
                 cells.append(_percent(found.interval("accuracy"), (model, restart) in best) if found else Cell())
             cold, warm = both
             cells.append(_percent(transfer(warm, cold), signed=True) if cold and warm else Cell())
@@ -95,7 +93,7 @@ def _paper_exp2(graph: str, model: str, level: int) -> list[Cell]:
     row = exp2_printed(graph, model, level) or _NOTHING
     cells = [
         Cell(row.get(f"{restart}_acc"), row.get(f"{restart}_ci"), row.get(f"{restart}_bold", False), ".1f")
-        for restart in _RESTARTS
+        for restart in RESTARTS
     ]
     return [*cells, Cell(row.get("fwt"), form="+.1f")]
 
@@ -137,7 +135,7 @@ def exp3_table(graph: Subject, rates: Sequence[float], results: Results, *, step
     for rate in rates:
         cells = [Cell(rate, form="g")]
         for level in LEVELS:
-            rows = [Row(graph, "sage", level, restart, label_rate=rate, steps=steps) for restart in _RESTARTS]
+            rows = [Row(graph, "sage", level, restart, label_rate=rate, steps=steps) for restart in RESTARTS]
             cold, warm = (results.get(row) for row in rows)
             cells += [_percent(found.interval("accuracy")) if found else Cell() for found in (cold, warm)]
             gain = over_seeds(_paired(warm, cold, "accuracy")) if cold and warm else None
@@ -152,16 +150,16 @@ def exp3_table(graph: Subject, rates: Sequence[float], results: Results, *, step
 def exp4_table(graph: Subject, results: Results, *, steps: int = 200) -> Table:
     """Detection of unseen classes: MCC, Open-F1, and Open-F1 with the classes mixed up as in the authors' code (A1)."""
     groups = ("MCC", "Open-F1", "Open-F1, as published")
-    columns = [Column("method", align="left"), *(Column(name, group) for group in groups for name in _RESTARTS)]
+    columns = [Column("method", align="left"), *(Column(name, group) for group in groups for name in RESTARTS)]
     with_paper = exp4_printed(graph.name, 25, "gdoc", 0.5, None) is not None
     if with_paper:
-        columns += [Column(name, f"paper's {group}") for group in groups[:2] for name in _RESTARTS]
+        columns += [Column(name, f"paper's {group}") for group in groups[:2] for name in RESTARTS]
     lines: list[Any] = []
     for level in LEVELS:
         lines.append(_section(graph, level))
         block = []
         for name, detector, rule in _METHODS:
-            rows = [Row(graph, "sage", level, restart, detector, steps=steps) for restart in _RESTARTS]
+            rows = [Row(graph, "sage", level, restart, detector, steps=steps) for restart in RESTARTS]
             found = [results[row].rule(rule) if row in results else None for row in rows]
             if any(found):
                 figures = [
@@ -178,7 +176,7 @@ def exp4_table(graph: Subject, results: Results, *, steps: int = 200) -> Table:
                 cells += [
                     Cell(printed.get(f"{figure}_{restart}"), form=".2f")
                     for figure in ("mcc", "open_f1")
-                    for restart in _RESTARTS
+                    for restart in RESTARTS
                 ]
             lines.append(tuple(cells))
     return Table(
@@ -209,16 +207,16 @@ def exp4a_table(graph: Subject, results: Results, *, steps: int = 200) -> Table:
 def exp4b_table(graph: Subject, results: Results, *, steps: int = 200) -> Table:
     """Models under gDOC (τ .75); below SGC with one hop, as the authors ran it, and as their script for GAT has it."""
     groups = ("accuracy", "MCC", "Open-F1")
-    columns = [Column("model", align="left"), *(Column(name, group) for group in groups for name in _RESTARTS)]
+    columns = [Column("model", align="left"), *(Column(name, group) for group in groups for name in RESTARTS)]
     with_paper = exp4b_printed(graph.name, 25, "sage") is not None
     if with_paper:
-        columns += [Column(name, f"paper's {group}") for group in groups for name in _RESTARTS]
+        columns += [Column(name, f"paper's {group}") for group in groups for name in RESTARTS]
     variants = [row for row in exp4b([graph], (), steps=steps) if row.hops == 1]
     lines: list[Any] = []
     for level in LEVELS:
         lines.append(_section(graph, level))
         for model in ("sage", "sgc", "gat"):
-            rows = [Row(graph, model, level, restart, "gdoc", steps=steps) for restart in _RESTARTS]
+            rows = [Row(graph, model, level, restart, "gdoc", steps=steps) for restart in RESTARTS]
             cells = _gdoc_cells(NAMES[model], rows, results)
             if cells and with_paper:
                 cells += _paper_4b(exp4b_printed(graph.name, level, model))
@@ -251,17 +249,17 @@ def _paper_4b(printed: Mapping[str, Any] | None) -> list[Cell]:
     return [
         Cell(row.get(f"{figure}_{restart}"), form=form)
         for figure, form in (("id_acc", ".1f"), ("mcc", ".2f"), ("open_f1", ".2f"))
-        for restart in _RESTARTS
+        for restart in RESTARTS
     ]
 
 
 def exp4c_table(graph: Subject, results: Results, *, steps: int = 200) -> Table:
     """What detection costs: accuracy of the best known class, whatever is rejected, and MCC."""
     groups = ("accuracy", "MCC")
-    columns = [Column("method", align="left"), *(Column(name, group) for group in groups for name in _RESTARTS)]
+    columns = [Column("method", align="left"), *(Column(name, group) for group in groups for name in RESTARTS)]
     with_paper = exp4c_printed(graph.name, 25, "none") is not None
     if with_paper:
-        columns += [Column(name, f"paper's {group}") for group in groups for name in _RESTARTS]
+        columns += [Column(name, f"paper's {group}") for group in groups for name in RESTARTS]
     methods: tuple[tuple[str, str, DOC | None], ...] = (
         ("GraphSAGE", "none", None),
         ("with DOC, τ .5, α 3", "doc", DOC(0.5, alpha=3.0)),
@@ -271,7 +269,7 @@ def exp4c_table(graph: Subject, results: Results, *, steps: int = 200) -> Table:
     for level in LEVELS:
         lines.append(_section(graph, level))
         for name, detector, rule in methods:
-            rows = [Row(graph, "sage", level, restart, detector, steps=steps) for restart in _RESTARTS]
+            rows = [Row(graph, "sage", level, restart, detector, steps=steps) for restart in RESTARTS]
             found = [results.get(row) for row in rows]
             if not any(found):
                 continue
@@ -280,8 +278,8 @@ def exp4c_table(graph: Subject, results: Results, *, steps: int = 200) -> Table:
             cells += [_figure(over_seeds(one.mcc) if one else None) for one in decided]
             if with_paper:
                 printed = exp4c_printed(graph.name, level, detector) or _NOTHING
-                cells += [Cell(printed.get(f"id_acc_{restart}"), form=".1f") for restart in _RESTARTS]
-                cells += [Cell(printed.get(f"mcc_{restart}"), form=".2f") for restart in _RESTARTS]
+                cells += [Cell(printed.get(f"id_acc_{restart}"), form=".1f") for restart in RESTARTS]
+                cells += [Cell(printed.get(f"mcc_{restart}"), form=".2f") for restart in RESTARTS]
             lines.append(tuple(cells))
     return Table(
         f"Experiment 4c, {graph.name}: what detection costs (accuracy in percent)", tuple(columns), _filled(lines)

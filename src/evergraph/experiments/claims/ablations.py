@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evergraph.experiments.claims.evidence import RESTARTS, Evidence, judged, mean_accuracy
+from evergraph.experiments.claims.evidence import Evidence, judged, mean_accuracy
 from evergraph.experiments.claims.verdict import (
     Gap,
     Paired,
@@ -26,7 +26,7 @@ from evergraph.experiments.claims.verdict import (
     subtract,
 )
 from evergraph.experiments.measured import Measured
-from evergraph.experiments.plan import LABEL_RATES, exp2a
+from evergraph.experiments.plan import LABEL_RATES, RESTARTS, exp2a
 from evergraph.experiments.subject import LEVELS
 from evergraph.learner import Restart
 from evergraph.metrics import pooled

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from evergraph.describe import described
 from evergraph.detect import DOC, GDOC
-from evergraph.experiments.claims.evidence import RESTARTS, Evidence, judged
+from evergraph.experiments.claims.evidence import Evidence, judged
 from evergraph.experiments.claims.verdict import (
     Gap,
     Verdict,
@@ -24,7 +24,7 @@ from evergraph.experiments.claims.verdict import (
 )
 from evergraph.experiments.measured import Measured
 from evergraph.experiments.paper import COUNTERPART, exp4_printed, printed
-from evergraph.experiments.plan import ALPHAS, THRESHOLDS
+from evergraph.experiments.plan import ALPHAS, RESTARTS, THRESHOLDS
 from evergraph.experiments.subject import LEVELS
 from evergraph.metrics import Confusion, pooled
 

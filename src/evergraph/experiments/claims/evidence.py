@@ -9,15 +9,13 @@ from typing import Any
 
 from evergraph.experiments.claims.verdict import Verdict, answer, fit, seeds_in_words
 from evergraph.experiments.measured import Measured, collect
-from evergraph.experiments.plan import Row, exp2, exp2a, exp3, exp4, exp4b
+from evergraph.experiments.plan import RESTARTS, Row, exp2, exp2a, exp3, exp4, exp4b
 from evergraph.experiments.shelf import Finished
 from evergraph.experiments.static import StaticTrial
 from evergraph.experiments.subject import Subject
 from evergraph.learner import Restart
 
-__all__ = ["RESTARTS", "Evidence", "judged"]
-
-RESTARTS: tuple[Restart, ...] = ("cold", "warm")
+__all__ = ["Evidence", "judged"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from evergraph.experiments.claims.evidence import RESTARTS, Evidence, judged, mean_accuracy
+from evergraph.experiments.claims.evidence import Evidence, judged, mean_accuracy
 from evergraph.experiments.claims.verdict import (
     Gap,
     Paired,
@@ -23,7 +23,7 @@ from evergraph.experiments.claims.verdict import (
 )
 from evergraph.experiments.measured import Measured
 from evergraph.experiments.paper import COUNTERPART, exp2_printed, printed
-from evergraph.experiments.plan import MODELS
+from evergraph.experiments.plan import MODELS, RESTARTS
 from evergraph.experiments.subject import LEVELS
 from evergraph.metrics import Interval, over_seeds
 

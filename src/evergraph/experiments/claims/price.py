@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from itertools import combinations
 from typing import Any
 
-from evergraph.experiments.claims.evidence import RESTARTS, Evidence, judged
+from evergraph.experiments.claims.evidence import Evidence, judged
 from evergraph.experiments.claims.verdict import (
     Gap,
     Verdict,
@@ -21,6 +21,7 @@ from evergraph.experiments.claims.verdict import (
 )
 from evergraph.experiments.measured import Measured
 from evergraph.experiments.paper import exp2_printed, exp4b_printed, exp4c_printed
+from evergraph.experiments.plan import RESTARTS
 from evergraph.experiments.subject import LEVELS
 from evergraph.learner import Restart
 
