@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,17 @@ from evergraph.cli import main
 # The same examples every time: a test that fails here fails everywhere.
 settings.register_profile("evergraph", derandomize=True, deadline=None, database=None, max_examples=50)
 settings.load_profile("evergraph")
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """For models so small that they are faster without company."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

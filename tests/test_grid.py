@@ -28,16 +28,8 @@ from tests import grid_trials
 from tests.faults import Faults
 from tests.grid_trials import STALL, Toy, marks, until
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 needs_posix = pytest.mark.skipif(sys.platform == "win32", reason="there are no locks and signals on Windows")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """So small a model is faster without company."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(autouse=True)

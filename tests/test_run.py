@@ -38,14 +38,7 @@ SMALL = Configuration(GraphSAGE(hidden=4), history=1, steps=2, lr=0.05, first=3)
 TIMES = [3, 4, 5]
 TIMINGS = ("seconds_adapt", "seconds_predict")
 
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """So small a model is faster without company."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from evergraph.errors import EvergraphError
 
-__all__ = ["LOCK", "locked", "only_one", "sync_folder", "write_synced"]
+__all__ = ["LOCK", "locked", "only_one", "replace_synced", "sync_folder", "write_synced"]
 
 LOCK = ".lock"
 """The file in a folder that its writer holds."""
@@ -60,3 +60,11 @@ def write_synced(path: Path, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
+
+
+def replace_synced(path: Path, data: bytes) -> None:
+    """Write a file so that, whenever it is looked at, it is what it was or whole."""
+    staged = path.with_name(f"{path.name}.new")
+    write_synced(staged, data)
+    staged.replace(path)
+    sync_folder(path.parent)

@@ -24,6 +24,7 @@ from evergraph.experiments.static import StaticTrial
 from evergraph.experiments.subject import Subject, keep_subjects, kept_subjects, subject
 from evergraph.experiments.trial import Trial
 from evergraph.experiments.tune import apply_rates, choose, read_rates, write_rates
+from evergraph.files import replace_synced
 from evergraph.presentation import Table, save, write
 
 __all__ = ["Reproduced", "Reproduction"]
@@ -247,7 +248,7 @@ class Reproduction:
         files = write(table, self.results / "claims" / "claims")
         data = [verdict.as_dict() for verdict in verdicts]
         path = self.results / "claims" / "claims.json"
-        path.write_text(json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+        replace_synced(path, json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False).encode() + b"\n")
         return Reproduced("claims", {"claims": table}, [*files, path], data)
 
 

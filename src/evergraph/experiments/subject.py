@@ -12,7 +12,7 @@ from evergraph.analysis.profile import first_task
 from evergraph.errors import InputError
 from evergraph.experiments.lifelong import graph_of, name_of
 from evergraph.experiments.shelf import CLAIMS
-from evergraph.files import only_one, write_synced
+from evergraph.files import only_one, replace_synced
 from evergraph.task import History, history_sizes
 
 __all__ = ["LEVELS", "Subject", "keep_subjects", "kept_subjects", "subject"]
@@ -100,9 +100,7 @@ def keep_subjects(folder: Path, subjects: Sequence[Subject]) -> None:
     (folder / CLAIMS).mkdir(parents=True, exist_ok=True)
     with only_one(folder / CLAIMS / FILE):  # for another command may be adding its own
         entries = {name: asdict(found) for name, found in sorted(_merged(folder, subjects).items())}
-        staged = folder / f"{FILE}.new"
-        write_synced(staged, json.dumps(entries, indent=1).encode() + b"\n")
-        staged.replace(folder / FILE)
+        replace_synced(folder / FILE, json.dumps(entries, indent=1).encode() + b"\n")
 
 
 def _merged(folder: Path, subjects: Sequence[Subject]) -> dict[str, Subject]:

@@ -14,7 +14,7 @@ from evergraph.experiments.measured import Measured
 from evergraph.experiments.plan import Row, rows
 from evergraph.experiments.subject import LEVELS, Subject
 from evergraph.experiments.tables import Results
-from evergraph.files import write_synced
+from evergraph.files import replace_synced
 from evergraph.presentation import Cell, Column, Section, Table
 
 __all__ = [
@@ -106,9 +106,7 @@ def tune_table(graph: Subject, results: Results, *, steps: int = 200) -> Table:
 def write_rates(path: Path, choices: Sequence[Choice]) -> None:
     """Keep what was chosen."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    staged = path.with_name(path.name + ".new")
-    write_synced(staged, json.dumps([vars(choice) for choice in choices], indent=1).encode() + b"\n")
-    staged.replace(path)
+    replace_synced(path, json.dumps([vars(choice) for choice in choices], indent=1).encode() + b"\n")
 
 
 def read_rates(path: Path) -> list[Choice]:
