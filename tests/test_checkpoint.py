@@ -13,11 +13,12 @@ import pytest
 import torch
 
 from evergraph import EvergraphError, InputError, LifelongLearner, tasks
-from evergraph.checkpoint import MANIFEST, _sealed
+from evergraph.checkpoint import MANIFEST
 from evergraph.datasets import synthetic
 from evergraph.detect import DOC, GDOC
 from evergraph.errors import DamagedLearnerError
 from evergraph.nn import GAT, SGC, GraphSAGE, GraphSAINT, JKNet, Model
+from evergraph.sealed import seal
 from tests.faults import Faults
 
 GRAPH = synthetic(vertices=200, times=5, classes=3, new_classes=1, seed=1)
@@ -121,7 +122,7 @@ def test_damage_is_told(tmp_path: Path) -> None:
     )
     refused("not the file of an Evergraph learner")
     bare = {key: value for key, value in json.loads(sealed["content"]).items() if key != "classes"}
-    path.write_bytes(_sealed(bare))
+    path.write_bytes(seal(bare))
     refused("lacks or distorts 'classes'")
     for text in ("", "{}", "[1]", '{"content": "{}"}', '{"content": 3}', '{"content": "[]"}', good[:-20]):
         path.write_text(text)

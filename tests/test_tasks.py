@@ -128,6 +128,15 @@ def test_a_graph_of_one_time_has_no_tasks() -> None:
 def test_a_task_outside_of_the_graph() -> None:
     with pytest.raises(InputError, match="no vertices at time 7"):
         Task(timeline([0, 1]), 7, 1)
+    with pytest.raises(InputError, match="no vertices at time 3"):
+        Task(timeline([0, 1]), 3, 1)
+
+
+@pytest.mark.parametrize("mode", ["transductive", "inductive"])
+def test_the_coming_task_has_all_to_learn_from_and_nothing_to_decide(mode: str) -> None:
+    coming = Task(timeline([0, 1, 1]), 2, 1, mode)
+    assert coming.targets.tolist() == Task(timeline([0, 1, 1, 2]), 2, 1, "inductive").targets.tolist()
+    assert len(coming.test_ids) == len(coming.truth) == len(coming.never_before) == 0
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,12 +29,13 @@ from evergraph.detect import Detector
 from evergraph.errors import DamagedLearnerError, EvergraphError, InputError
 from evergraph.files import locked, sync_folder, write_synced
 from evergraph.nn.base import Model
+from evergraph.sealed import NotSealedError, seal, unseal
 from evergraph.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from evergraph.learner import LifelongLearner
 
-__all__ = ["load", "save"]
+__all__ = ["load", "pack", "save", "unpack"]
 
 FORMAT = "evergraph learner"
 FORMAT_VERSION = 1
@@ -45,18 +45,14 @@ _PLAIN = ("restart", "steps", "lr", "weight_decay", "text", "seed", "kernels")  
 _Learner = TypeVar("_Learner", bound="LifelongLearner")
 
 
-def save(learner: LifelongLearner, folder: Path) -> None:
-    """See `LifelongLearner.save`."""
+def pack(learner: LifelongLearner) -> tuple[dict[str, Any], bytes]:
+    """All that a learner has learnt and its settings, fit for JSON; and its tensors as safetensors."""
     if learner.weights_ is None or learner.vocabulary_ is None:
         raise EvergraphError("the learner has not learnt anything yet, so there is nothing to save.")
     tensors = {f"weights/{name}": value for name, value in learner.weights_.items()}
     tensors |= {f"detector/{name}": value for name, value in learner.detector_state_.items()}
-    data = tensors_to({name: value.detach().cpu().contiguous() for name, value in tensors.items()})
-    digest = hashlib.sha256(data).hexdigest()
-    vocabulary, name = learner.vocabulary_, f"weights-{digest[:12]}.safetensors"
+    vocabulary = learner.vocabulary_
     content = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
         "settings": {name: described(getattr(learner, name)) for name in _PLAIN} | {"device": str(learner.device)},
         "model": described(learner.model),
         "detector": described(learner.detector),
@@ -66,6 +62,51 @@ def save(learner: LifelongLearner, folder: Path) -> None:
         "time": learner.time_,
         "lr": learner.lr_,
         "losses": learner.losses_,
+    }
+    return content, tensors_to({name: value.detach().cpu().contiguous() for name, value in tensors.items()})
+
+
+def unpack(
+    kind: type[_Learner],
+    content: Mapping[str, Any],
+    tensors: bytes,
+    model: Model | torch.nn.Module | None = None,
+    detector: Detector | None = None,
+    device: str | torch.device | None = None,
+) -> _Learner:
+    """The learner that was packed; a ``LookupError``, ``TypeError`` or ``SafetensorError`` where it was none."""
+    settings = dict(content["settings"])
+    if device is not None:
+        settings["device"] = device
+    learner = kind(
+        model if model is not None else rebuilt(content["model"], "model"),
+        detector if detector is not None else rebuilt(content["detector"], "detector"),
+        **settings,
+    )
+    vocabulary = dict(content["vocabulary"])
+    names, found = vocabulary.pop("names"), tensors_from(tensors)
+    learner.restore(
+        classes=tuple(content["classes"]),
+        vocabulary=Vocabulary(None if names is None else tuple(names), **vocabulary),
+        weights=_part(found, "weights/"),
+        state=_part(found, "detector/"),
+        tasks=content["tasks"],
+        time=content["time"],
+        lr=content["lr"],
+        losses=content["losses"],
+    )
+    return learner
+
+
+def save(learner: LifelongLearner, folder: Path) -> None:
+    """See `LifelongLearner.save`."""
+    packed, data = pack(learner)
+    digest = hashlib.sha256(data).hexdigest()
+    name = f"weights-{digest[:12]}.safetensors"
+    content = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        **packed,
         "weights": {"file": name, "bytes": len(data), "sha256": digest},
     }
     if folder.exists() and not folder.is_dir():
@@ -73,7 +114,7 @@ def save(learner: LifelongLearner, folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder, "learner"):
-            _write(folder, name, data, _sealed(content))
+            _write(folder, name, data, seal(content))
     except OSError as error:
         if isinstance(error, EvergraphError):
             raise
@@ -118,75 +159,37 @@ def load(
     device: str | torch.device | None,
 ) -> _Learner:
     """See `LifelongLearner.load`."""
-    content = _unsealed(folder)
+    content = _read_content(folder)
     try:
-        settings = dict(content["settings"])
-        if device is not None:
-            settings["device"] = device
-        learner = kind(
-            model if model is not None else rebuilt(content["model"], "model"),
-            detector if detector is not None else rebuilt(content["detector"], "detector"),
-            **settings,
-        )
-        vocabulary = dict(content["vocabulary"])
-        names = vocabulary.pop("names")
         tensors = _read_weights(folder, content["weights"])
-        learner.restore(
-            classes=tuple(content["classes"]),
-            vocabulary=Vocabulary(None if names is None else tuple(names), **vocabulary),
-            weights=_part(tensors, "weights/"),
-            state=_part(tensors, "detector/"),
-            tasks=content["tasks"],
-            time=content["time"],
-            lr=content["lr"],
-            losses=content["losses"],
-        )
+        return unpack(kind, content, tensors, model, detector, device)
     except (LookupError, TypeError, AttributeError) as error:
         raise _damaged(folder / MANIFEST, f"it lacks or distorts {error}") from error
-    return learner
+    except SafetensorError as error:
+        raise _damaged(folder / content["weights"]["file"], f"these are no weights ({error})") from error
 
 
 def _part(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
-def _sealed(content: Mapping[str, Any]) -> bytes:
-    """The content as JSON with a hash of it, so that a change is noticed."""
-    text = json.dumps(content, ensure_ascii=False, allow_nan=False)
-    return json.dumps({"sha256": hashlib.sha256(text.encode()).hexdigest(), "content": text}).encode()
-
-
-def _unsealed(folder: Path) -> dict[str, Any]:
+def _read_content(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     try:
-        sealed = json.loads(path.read_text(encoding="utf-8"))
+        return unseal(path.read_bytes(), FORMAT, FORMAT_VERSION)
     except FileNotFoundError:
         raise InputError(
             "this folder holds no learner", file=folder, fix="give the folder of a saved learner"
         ) from None
-    except (ValueError, OSError, RecursionError) as error:
+    except OSError as error:
         raise _damaged(path, f"it cannot be read ({error})") from error
-    try:
-        text = sealed["content"]
-        content = json.loads(text)
-        known = content.get("format") == FORMAT
-        version = int(content["format_version"]) if known else 0
-    except (LookupError, TypeError, AttributeError, ValueError) as error:
-        raise _damaged(path, "this is not the file of an Evergraph learner") from error
-    if not known:
-        raise _damaged(path, "this is not the file of an Evergraph learner")
-    if version > FORMAT_VERSION:
-        raise DamagedLearnerError(
-            f"the learner has format version {version}, newer than {FORMAT_VERSION}, the newest known here",
-            file=path,
-            fix="update Evergraph",
-        )
-    if hashlib.sha256(text.encode()).hexdigest() != sealed.get("sha256"):
-        raise _damaged(path, "the contents are not those that were saved")
-    return content
+    except NotSealedError as error:
+        if error.newer:
+            raise DamagedLearnerError(str(error), file=path, fix="update Evergraph") from error
+        raise _damaged(path, str(error)) from error
 
 
-def _read_weights(folder: Path, entry: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+def _read_weights(folder: Path, entry: Mapping[str, Any]) -> bytes:
     if not re.fullmatch(r"weights-[0-9a-f]{12}\.safetensors", entry["file"]):
         raise _damaged(folder / MANIFEST, f"{entry['file']!r} is no name of a weights file")
     path = folder / entry["file"]
@@ -196,10 +199,7 @@ def _read_weights(folder: Path, entry: Mapping[str, Any]) -> dict[str, torch.Ten
         raise _damaged(path, f"the weights cannot be read ({error.strerror or error})") from error
     if hashlib.sha256(data).hexdigest() != entry["sha256"]:
         raise _damaged(path, "the weights are not those that were saved")
-    try:
-        return tensors_from(data)
-    except SafetensorError as error:
-        raise _damaged(path, f"these are no weights ({error})") from error
+    return data
 
 
 def _damaged(path: Path, problem: str) -> DamagedLearnerError:

@@ -136,12 +136,13 @@ class LifelongLearner(Settings):
         Parameters
         ----------
         task
-            What may be seen; times must ascend from task to task.
+            What may be seen. Its time must not be before that of the last task; it is the same where more labels of
+            the same times have come.
         on_step
             Called after each step with its number, from 1 up, and its loss.
         """
         self._check()
-        if self.time_ is not None and task.time <= self.time_:
+        if self.time_ is not None and task.time < self.time_:
             raise InputError(
                 f"the task is of {task.graph.axis.label(task.time)}, but the learner has adapted to "
                 f"{task.graph.axis.label(self.time_)} already",
@@ -384,6 +385,8 @@ class LifelongLearner(Settings):
         """Change arguments; they take effect with the next task. If one is refused, none is changed."""
         if self.weights_ is not None and params.get("text", self.text) != self.text:
             raise InputError("text cannot be changed after training", fix="start a new learner")
+        if params.get("restart", self.restart) != self.restart:
+            self._default_rate = None  # which goes with the restart
         super().set_params(**params)
         self._last = None  # which is of the old device and kernels
         if self.weights_ is not None:

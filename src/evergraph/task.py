@@ -35,7 +35,8 @@ class Task:
     graph
         The whole graph. Only what a task may show is used: its windows, and labels from before its time.
     time
-        Time of the test vertices.
+        Time of the test vertices. It may be the one after the graph's last: there is nothing to decide yet, but all to
+        learn from.
     history
         Number of times before it that are seen; None for all.
     mode
@@ -69,7 +70,7 @@ class Task:
             raise InputError(f"there is no mode {self.mode!r}", fix="choose 'transductive' or 'inductive'")
         if not 0 < self.label_rate <= 1:
             raise InputError(f"the label rate is {self.label_rate}", fix="give a share above 0 and up to 1")
-        if not self.graph.first_time <= self.time <= self.graph.last_time:
+        if not self.graph.first_time <= self.time <= self.graph.last_time + 1:
             label = self.graph.axis.label
             raise InputError(
                 f"the graph has no vertices at time {label(self.time)}",

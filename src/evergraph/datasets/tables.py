@@ -6,6 +6,7 @@ import difflib
 import logging
 import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,15 +14,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from evergraph.datasets.files import TableFile, open_table
-from evergraph.graph.columns import as_features, edge_columns, vertex_columns
+from evergraph.graph.columns import (
+    EdgeColumns,
+    VertexColumns,
+    as_features,
+    class_column,
+    edge_columns,
+    id_column,
+    vertex_columns,
+)
 from evergraph.graph.evolving import EvolvingGraph
+from evergraph.graph.origin import Origin
+from evergraph.graph.times import TimeAxis
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from evergraph.graph.features import Features
 
-__all__ = ["read_tables"]
+__all__ = ["Columns", "read_edges", "read_ids", "read_tables", "read_vertices"]
 
 log = logging.getLogger(__name__)
 
@@ -71,40 +82,94 @@ def read_tables(
     >>> list(graph.ids), graph.labels.tolist(), graph.n_edges
     (['007', 'nan'], ['KDD', None], 1)
     """
-    table = open_table(vertices)
-    wanted = _features(table, features)
+    columns = Columns(id, time, label, text, tuple(features), source, target, edge_time)
+    checked = read_vertices(vertices, columns, every=every)
+    links = read_edges(edges, columns, checked.axis) if edges is not None else None
+    about = {"source": "tables", "vertices": Path(vertices).name, "edges": Path(edges).name if edges else "none"}
+    return EvolvingGraph.from_columns(checked, links, drop_dangling=drop_dangling, about=about)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns of tables hold what; the fields are the arguments of `read_tables`."""
+
+    id: str = "id"
+    time: str = "time"
+    label: str = "label"
+    text: str | None = None
+    features: tuple[str, ...] = ()
+    source: str = "source"
+    target: str = "target"
+    edge_time: str | None = None
+
+
+def read_vertices(
+    path: str | Path,
+    columns: Columns,
+    *,
+    every: str | int | None = None,
+    axis: TimeAxis | None = None,
+    unlabelled: bool = False,
+) -> VertexColumns:
+    """Checked vertices of a table.
+
+    Parameters
+    ----------
+    path, columns
+        The file, and what its columns are called.
+    every, axis
+        Granularity of time; or the axis of the graph that the vertices are for.
+    unlabelled
+        Whether the column of labels may be missing.
+    """
+    table = open_table(path)
+    wanted = _features(table, columns.features)
+    text, label = columns.text, columns.label or None
     if text is None and not wanted and "text" in table.names:
         text = "text"
-    named = {"id": id, "time": time, "label": label or None, "text": text or None}
+    if unlabelled and label not in table.names:
+        label = None
+    named = {"id": columns.id, "time": columns.time, "label": label, "text": text or None}
     _check_names(table, named, {"label": ", or leave labels out with --no-label"})
     used = [column for column in named.values() if column is not None]
-    ignored = [name for name in table.names if name not in (*used, *wanted)]
-    columns = table.read(used, wanted)
+    read = table.read(used, wanted)
     checked = vertex_columns(
-        columns,
+        read,
         table.origin,
-        id=id,
-        time=time,
-        label=label or None,
+        id=columns.id,
+        time=columns.time,
+        label=label,
         text=text or None,
-        features=_numbers(columns, wanted, table) if wanted else None,
+        features=_numbers(read, wanted, table) if wanted else None,
         every=every,
+        axis=axis,
     )
-    links = None
-    if edges is not None:
-        table = open_table(edges)
-        if edge_time is None and "time" in table.names:
-            edge_time = "time"
-        edge_time = edge_time or None
-        named = {"source": source, "target": target, "edge-time": edge_time}
-        _check_names(table, named, {})
-        columns = table.read([column for column in named.values() if column is not None])
-        links = edge_columns(columns, table.origin, checked.axis, source=source, target=target, time=edge_time)
-    about = {"source": "tables", "vertices": Path(vertices).name, "edges": Path(edges).name if edges else "none"}
-    graph = EvolvingGraph.from_columns(checked, links, drop_dangling=drop_dangling, about=about)
+    ignored = [name for name in table.names if name not in (*used, *wanted)]
     if ignored:
-        log.info("%s: columns not used: %s", vertices, textwrap.shorten(", ".join(ignored), 400, placeholder=" …"))
-    return graph
+        log.info("%s: columns not used: %s", path, textwrap.shorten(", ".join(ignored), 400, placeholder=" …"))
+    return checked
+
+
+def read_edges(path: str | Path, columns: Columns, axis: TimeAxis) -> EdgeColumns:
+    """Checked edges of a table."""
+    table = open_table(path)
+    time = columns.edge_time
+    if time is None and "time" in table.names:
+        time = "time"
+    time = time or None
+    named = {"source": columns.source, "target": columns.target, "edge-time": time}
+    _check_names(table, named, {})
+    read = table.read([column for column in named.values() if column is not None])
+    return edge_columns(read, table.origin, axis, source=columns.source, target=columns.target, time=time)
+
+
+def read_ids(path: str | Path, id: str = "id", label: str | None = None) -> tuple[pa.Array, pa.Array | None, Origin]:
+    """Ids of a table and, where a column of labels is named, a class name beside each; and where they came from."""
+    table = open_table(path)
+    _check_names(table, {"id": id, "label": label}, {})
+    read = table.read([name for name in (id, label) if name is not None])
+    names = class_column(read.column(label).combine_chunks(), table.origin, label) if label is not None else None
+    return id_column(read, id, table.origin), names, table.origin
 
 
 def _check_names(table: TableFile, named: dict[str, str | None], hints: dict[str, str]) -> None:

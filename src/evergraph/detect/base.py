@@ -101,9 +101,13 @@ class Detector(ABC):
         """
         return {}
 
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """Probability of each known class for each vertex, as float64; by default those of a softmax."""
+        return torch.softmax(logits.double(), 1)
+
     def probability(self, logits: Tensor) -> Tensor:
-        """Probability of each vertex's most likely known class, as float64; by default that of a softmax."""
-        return torch.softmax(logits.double(), 1).amax(1)
+        """Probability of each vertex's most likely known class, as float64."""
+        return self.probabilities(logits).amax(1)
 
     @abstractmethod
     def score(self, outputs: Outputs, state: State) -> Tensor:

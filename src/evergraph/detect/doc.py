@@ -111,6 +111,10 @@ class DOC(Detector):
         # Not maximum(): NaN (never fitted, or infinity times 0) must give the plain threshold.
         return torch.where(reduced > plain, reduced, plain)
 
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """Each p_i; they need not add up to 1."""
+        return torch.sigmoid(logits.double())
+
     def probability(self, logits: Tensor) -> Tensor:
         """The largest p_i."""
         return torch.sigmoid(logits.amax(1).double())

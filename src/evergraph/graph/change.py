@@ -83,13 +83,22 @@ def append(
     drop_dangling: bool,
 ) -> EvolvingGraph:
     """See `EvolvingGraph.append`."""
-    ids, times, codes, names, joined = graph.ids, graph.times, graph.codes, graph.class_names, graph.features
     if vertices is None and features is not None:
         raise InputError("there are features, but no vertices", fix="give the vertices that have these features")
+    new = None
     if vertices is not None:
         if feature_names is None and type(graph.features) is SparseFeatures:
             feature_names = list(graph.features.columns)
         new = _check_vertices(vertices, features, feature_names, axis=graph.axis)
+    return append_columns(graph, new, _check_edges(edges, graph.axis), drop_dangling)
+
+
+def append_columns(
+    graph: EvolvingGraph, new: VertexColumns | None, edges: EdgeColumns | None, drop_dangling: bool
+) -> EvolvingGraph:
+    """Append checked columns."""
+    ids, times, codes, names, joined = graph.ids, graph.times, graph.codes, graph.class_names, graph.features
+    if new is not None:
         known = np.flatnonzero(id_columns.find(graph.ids, id_columns.to_arrow(new.ids)) >= 0)
         if len(known):
             raise InputError(
@@ -107,7 +116,7 @@ def append(
         codes = np.concatenate([codes, rows[new.codes]])
         if new.features is not None:
             joined = graph.features.join(new.features)  # type: ignore[union-attr,arg-type]  # same types, see above
-    old, added = graph.links.ends(), _ends(ids, _check_edges(edges, graph.axis), drop_dangling)
+    old, added = graph.links.ends(), _ends(ids, edges, drop_dangling)
     ends = (
         np.concatenate([old[0], added[0]]),
         np.concatenate([old[1], added[1]]),
