@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from evergraph.graph import EvolvingGraph, Window
     from evergraph.learner import LifelongLearner
     from evergraph.task import Task, tasks
+    from evergraph.workspace import Workspace
 
 _HOME = {
     "UNSEEN": "evergraph.classes",
@@ -29,6 +30,7 @@ _HOME = {
     "LifelongLearner": "evergraph.learner",
     "Task": "evergraph.task",
     "Window": "evergraph.graph",
+    "Workspace": "evergraph.workspace",
     "drift": "evergraph.analysis",
     "evaluate": "evergraph.decisions",
     "first_task": "evergraph.analysis",
@@ -49,6 +51,7 @@ __all__ = [
     "LifelongLearner",
     "Task",
     "Window",
+    "Workspace",
     "analysis",
     "datasets",
     "detect",

@@ -71,6 +71,10 @@ class ClassRegistry:
         except KeyError:
             raise InputError(f"there is no class named {name!r}", fix="use one of the graph's class names") from None
 
+    def count_of(self, name: str) -> int:
+        """Number of vertices of a class; 0 where there is none of that name."""
+        return int(self.support[self._rows[name]]) if name in self._rows else 0
+
     def __len__(self) -> int:
         return len(self.names)
 

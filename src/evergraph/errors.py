@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["DamagedGraphError", "DamagedLearnerError", "DownloadError", "EvergraphError", "InputError"]
+__all__ = [
+    "DamagedGraphError",
+    "DamagedLearnerError",
+    "DamagedWorkspaceError",
+    "DownloadError",
+    "EvergraphError",
+    "InputError",
+]
 
 
 _LONGEST = 400
@@ -65,6 +72,10 @@ class DamagedGraphError(InputError):
 
 class DamagedLearnerError(InputError):
     """A learner's folder is not what was saved, or holds none."""
+
+
+class DamagedWorkspaceError(InputError):
+    """A workspace is not what was saved, or is of a newer version."""
 
 
 class DownloadError(EvergraphError, OSError):

@@ -47,8 +47,8 @@ def build(
     about: Mapping[str, str],
 ) -> EvolvingGraph:
     """See `EvolvingGraph.build`."""
-    checked = _check_vertices(vertices, features, feature_names, every=every)
-    return from_columns(checked, _check_edges(edges, checked.axis), drop_dangling, about)
+    checked = check_vertices(vertices, features, feature_names, every=every)
+    return from_columns(checked, check_edges(edges, checked.axis), drop_dangling, about)
 
 
 def from_columns(
@@ -89,8 +89,8 @@ def append(
     if vertices is not None:
         if feature_names is None and type(graph.features) is SparseFeatures:
             feature_names = list(graph.features.columns)
-        new = _check_vertices(vertices, features, feature_names, axis=graph.axis)
-    return append_columns(graph, new, _check_edges(edges, graph.axis), drop_dangling)
+        new = check_vertices(vertices, features, feature_names, axis=graph.axis)
+    return append_columns(graph, new, check_edges(edges, graph.axis), drop_dangling)
 
 
 def append_columns(
@@ -147,7 +147,7 @@ def remove(graph: EvolvingGraph, vertices: Iterable[str | int], edges: Any) -> E
     source, target, times = graph.links.ends()
     stays = keep[source] & keep[target]
     if edges is not None:
-        gone_source, gone_target, _ = _ends(graph.ids, _check_edges(edges, graph.axis), False)
+        gone_source, gone_target, _ = _ends(graph.ids, check_edges(edges, graph.axis), False)
         n = len(graph)
         gone = np.minimum(gone_source, gone_target) * n + np.maximum(gone_source, gone_target)
         present = source.astype(np.int64) * n + target
@@ -214,14 +214,15 @@ def assemble(
     return EvolvingGraph(ids, _frozen(times), _frozen(codes), class_names, links, features, axis, dict(about))
 
 
-def _check_vertices(
+def check_vertices(
     vertices: Any,
-    features: Any,
-    feature_names: list[str] | None,
+    features: Any = None,
+    feature_names: list[str] | None = None,
     *,
     every: str | int | None = None,
     axis: TimeAxis | None = None,
 ) -> VertexColumns:
+    """Checked vertices of columns in memory, as `EvolvingGraph.build` takes them."""
     table = as_table(vertices, _VERTICES)
     for wanted in ("label", "text"):
         # Both may be missing, but not by a slip of the pen.
@@ -243,7 +244,8 @@ def _check_vertices(
     )
 
 
-def _check_edges(edges: Any, axis: TimeAxis) -> EdgeColumns | None:
+def check_edges(edges: Any, axis: TimeAxis) -> EdgeColumns | None:
+    """Checked edges of columns in memory, as `EvolvingGraph.build` takes them."""
     if edges is None:
         return None
     if isinstance(edges, (np.ndarray, list, tuple)):

@@ -1,0 +1,6 @@
+"""The production loop on disk: a folder that holds graph, model versions, decisions and labels."""
+
+from evergraph.workspace.change import Outcome
+from evergraph.workspace.workspace import Workspace
+
+__all__ = ["Outcome", "Workspace"]

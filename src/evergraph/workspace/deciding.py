@@ -1,0 +1,145 @@
+"""A slice decided, each decision with its reasons: the nearest known classes, and those of the neighbours."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evergraph.detect import Outputs, Softmax
+from evergraph.graph import ids as id_columns
+from evergraph.graph.evolving import EvolvingGraph
+from evergraph.graph.features import WordCounts
+from evergraph.graph.window import Window
+from evergraph.learner import LifelongLearner
+from evergraph.task import Task
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["best_classes", "decide", "neighbours_of", "words_of"]
+
+_NEAREST = 3
+_NEVER = -1e4  # a logit that no class wins with, and that every detector can compute with
+
+
+def decide(
+    learner: LifelongLearner, graph: EvolvingGraph, time: int, history: int | None, model: int, retired: Collection[str]
+) -> pa.Table:
+    """Decide the vertices of a time that have no label.
+
+    Returns
+    -------
+    A table with the columns ``id``, ``time``, ``class`` (a known class, or `UNSEEN`), ``score`` (how unseen; higher is
+    more), ``probability`` and ``best`` (the most likely known class), ``model``, ``nearest`` and ``neighbours``.
+    """
+    import pyarrow as pa
+
+    task = Task(graph, time, history, mode="inductive")
+    outputs = _without(learner, learner.outputs(task), retired)
+    decisions = learner.predict(task, outputs=outputs)
+    chosen = np.flatnonzero(task.window.codes[task.test] < 0)
+    rows = chosen + task.test.start
+    part = replace(
+        decisions,
+        ids=id_columns.take(decisions.ids, chosen),
+        best=decisions.best[chosen],
+        rejected=decisions.rejected[chosen],
+        score=decisions.score[chosen],
+        probability=decisions.probability[chosen],
+    )
+    return pa.table(
+        {
+            "id": id_columns.to_arrow(part.ids),
+            "time": [graph.axis.value(time)] * len(part),
+            "class": part.classes.tolist(),
+            "score": part.score,
+            "probability": part.probability,
+            "best": part.best.tolist(),
+            "model": np.full(len(part), model),
+            "nearest": _nearest(learner, outputs, chosen),
+            "neighbours": neighbours_of(task.window, rows),
+        }
+    )
+
+
+def best_classes(
+    learner: LifelongLearner, graph: EvolvingGraph, time: int, history: int | None, retired: Collection[str] = ()
+) -> NDArray[np.object_]:
+    """The most likely known class of each vertex of a time."""
+    task = Task(graph, time, history, mode="inductive")
+    return learner.predict(task, outputs=_without(learner, learner.outputs(task), retired)).best
+
+
+def _without(learner: LifelongLearner, outputs: Outputs, retired: Collection[str]) -> Outputs:
+    """Outputs under which no vertex is of a retired class."""
+    columns = [row for row, name in enumerate(learner.classes_) if name in retired]
+    if not columns or len(columns) == len(learner.classes_):
+        return outputs
+    logits = outputs.logits.clone()
+    logits[:, columns] = _NEVER
+    return replace(outputs, logits=logits)
+
+
+def _nearest(learner: LifelongLearner, outputs: Outputs, chosen: NDArray[np.int64]) -> list[str]:
+    """The most likely known classes of some vertices with their probabilities, in words."""
+    logits, detector = outputs.logits[chosen], learner.detector or Softmax()
+    shares = detector.probabilities(logits).cpu().numpy()
+    order = np.argsort(-logits.cpu().numpy(), axis=1, kind="stable")
+    found = []
+    for row, columns in enumerate(order):
+        named: dict[str, float] = {}
+        for column in columns:  # classes that were merged have several columns
+            named.setdefault(learner.classes_[column], float(shares[row, column]))
+            if len(named) == _NEAREST:
+                break
+        found.append(", ".join(f"{name} {share:.2f}" for name, share in named.items()))
+    return found
+
+
+def neighbours_of(window: Window, rows: NDArray[np.int64]) -> list[str]:
+    """The classes of some vertices' neighbours in a window, in words, the most frequent first.
+
+    Examples
+    --------
+    >>> graph = EvolvingGraph.build(
+    ...     {"id": [1, 2, 3, 4], "time": [1, 1, 1, 2], "label": ["x", "x", None, None]}, [[4, 1], [4, 2], [4, 3]]
+    ... )
+    >>> neighbours_of(graph.window(1, 2), np.array([3]))
+    ['x 2, no label 1']
+    """
+    links, codes, names = window.links, window.codes, window.graph.class_names
+    found = []
+    for row in rows:
+        counts = Counter(codes[links.indices[links.indptr[row] : links.indptr[row + 1]]].tolist())
+        unknown = counts.pop(-1, 0)
+        words = [f"{names[code]} {count}" for code, count in sorted(counts.items(), key=lambda item: (-item[1], item))]
+        found.append(", ".join([*words, *([f"no label {unknown}"] if unknown else [])]))
+    return found
+
+
+def words_of(window: Window, rows: NDArray[np.int64], before: int, most: int = 8) -> list[str]:
+    """The words that say most about some vertices of a window; empty where the graph has no text.
+
+    Examples
+    --------
+    >>> texts = ["a common word", "a word", "rare word"]
+    >>> graph = EvolvingGraph.build({"id": [1, 2, 3], "time": [1, 1, 2], "text": texts})
+    >>> words_of(graph.window(1, 2), np.array([2]), before=3)
+    ['rare, word']
+    """
+    features = window.graph.features
+    if not isinstance(features, WordCounts):
+        return [""] * len(rows)
+    # Words that came with the vertex itself are known too: they are what tells a new class.
+    matrix: Any = window.inputs(before=before)
+    found = []
+    for row in rows:
+        start, stop = matrix.indptr[row], matrix.indptr[row + 1]
+        order = np.argsort(-matrix.data[start:stop], kind="stable")[:most]
+        found.append(", ".join(features.columns[int(column)] for column in matrix.indices[start:stop][order]))
+    return found

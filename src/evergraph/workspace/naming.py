@@ -1,0 +1,180 @@
+"""Classes created, renamed, merged and retired: in the graph, in the model, and in what is remembered of models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from evergraph.classes import UNSEEN
+from evergraph.errors import InputError
+from evergraph.graph.evolving import EvolvingGraph
+from evergraph.workspace.change import Change, Outcome
+from evergraph.workspace.keeping import keep_graph, keep_learner
+from evergraph.workspace.labelling import give_labels
+from evergraph.workspace.state import ModelRecord, Renaming, State
+
+__all__ = [
+    "ClassRow",
+    "create_class",
+    "list_classes",
+    "merge_classes",
+    "rename_class",
+    "renamed_graph",
+    "renamed_record",
+    "retire_class",
+    "without_labels_of",
+]
+
+
+@dataclass(frozen=True)
+class ClassRow:
+    """A class of a workspace.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    first, last
+        Times of the first and the last vertex that has it, as the axis writes them; None where none has.
+    support
+        Number of vertices that have it.
+    known
+        Whether the model in force knows it.
+    retired
+        Whether it is not to be decided for any more.
+    """
+
+    name: str
+    first: int | str | None
+    last: int | str | None
+    support: int
+    known: bool
+    retired: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        """Fit for JSON."""
+        return asdict(self)
+
+
+def list_classes(state: State, graph: EvolvingGraph) -> list[ClassRow]:
+    """All classes, in the order in which they became known."""
+    classes, known = graph.classes, set(state.model.classes)
+    found = []
+    for name, first, last, support in zip(
+        classes.names, classes.first, classes.last, classes.support.tolist(), strict=True
+    ):
+        if support or name in known or name in state.retired:
+            ends = [graph.axis.value(time) if support else None for time in (first, last)]
+            found.append(ClassRow(name, ends[0], ends[1], support, name in known, name in state.retired))
+    return found
+
+
+def create_class(change: Change, name: str, ids: Iterable[str | int]) -> Outcome:
+    """See `Workspace.create_class`."""
+    check_name(name)
+    rows, retired = change.graph.find(ids), change.state.retired
+    if change.graph.classes.count_of(name) and name not in retired:
+        raise InputError(f"there is a class {name!r} already", fix="choose another name, or label the vertices with it")
+    if not len(rows) and name not in retired:
+        raise InputError("a class needs vertices", fix="give the ids of vertices that belong to it")
+    state = replace(change.state, retired=tuple(other for other in retired if other != name))
+    if not len(rows):
+        return change.commit(state, "classes create", f"{name} is back", name=name)
+    return give_labels(replace(change, state=state), rows, [name] * len(rows), "classes create")
+
+
+def rename_class(change: Change, old: str, new: str) -> Outcome:
+    """See `Workspace.rename_class`."""
+    if change.graph.classes.count_of(new):
+        raise InputError(f"there is a class {new!r} already", fix="choose another name, or merge the classes")
+    return _rename(change, {old: new}, "classes rename", f"{old} is now {new}")
+
+
+def merge_classes(change: Change, names: Sequence[str], into: str) -> Outcome:
+    """See `Workspace.merge_classes`."""
+    others = [name for name in dict.fromkeys(names) if name != into]
+    if len({*names, into}) < 2 or not others:
+        raise InputError("there is nothing to merge", fix="name two classes or more")
+    return _rename(change, dict.fromkeys(others, into), "classes merge", f"{', '.join(others)} into {into}")
+
+
+def retire_class(change: Change, name: str) -> Outcome:
+    """See `Workspace.retire_class`."""
+    state = change.state
+    _check_known(change, [name])
+    if name in state.retired:
+        raise InputError(f"the class {name!r} is retired already", fix="see: evergraph ws classes list")
+    if not set(state.model.classes) - {*state.retired, name}:
+        raise InputError("no class would be left to decide for", fix="keep at least one")
+    return change.commit(replace(state, retired=(*state.retired, name)), "classes retire", name, name=name)
+
+
+def _rename(change: Change, names: dict[str, str], command: str, what: str) -> Outcome:
+    state, learner = change.state, change.learner()
+    for new in names.values():
+        check_name(new)
+    _check_known(change, list(names))
+    # Outputs of merged classes say the same name until the next update, which trains one of them alone.
+    learner.classes_ = tuple(names.get(name, name) for name in learner.classes_)
+    kept = keep_learner(change.transaction, learner)
+    record = replace(renamed_record(state.model, names), learner=kept["learner"], tensors=kept["tensors"])
+    state = replace(
+        state,
+        graph=keep_graph(change.transaction, renamed_graph(change.graph, names)),
+        model=record,
+        models=tuple(renamed_record(other, names) for other in state.models),
+        retired=tuple(dict.fromkeys(names.get(name, name) for name in state.retired)),
+        renamed=(*state.renamed, *(Renaming(change.version, old, new) for old, new in names.items())),
+    )
+    return change.commit(state, command, what, renamed=names)
+
+
+def check_name(name: str) -> str:
+    """A name that a class may have."""
+    if not name.strip() or name.strip().lower() == UNSEEN:
+        raise InputError(f"a class cannot be called {name!r}", fix="choose another name")
+    return name
+
+
+def _check_known(change: Change, names: Sequence[str]) -> None:
+    there = {row.name for row in list_classes(change.state, change.graph)}
+    for name in names:
+        if name not in there:
+            raise InputError(f"there is no class {name!r}", fix="see: evergraph ws classes list")
+
+
+def renamed_graph(graph: EvolvingGraph, names: Mapping[str, str]) -> EvolvingGraph:
+    """A graph whose classes bear new names; those of one new name become one class.
+
+    Examples
+    --------
+    >>> graph = EvolvingGraph.build({"id": [1, 2, 3], "time": [1, 1, 1], "label": ["a", "b", "c"]})
+    >>> renamed_graph(graph, {"a": "x", "b": "x"}).labels.tolist()
+    ['x', 'x', 'c']
+    """
+    labels = {old: np.flatnonzero(graph.codes == graph.classes.row(old)) for old in names}
+    # A name that is gone keeps its row, without vertices: rows never move.
+    class_names = tuple(dict.fromkeys([*graph.class_names, *names.values()]))
+    codes = graph.codes.copy()
+    for old, rows in labels.items():
+        codes[rows] = class_names.index(names[old])
+    codes.flags.writeable = False
+    return replace(graph, codes=codes, class_names=class_names)
+
+
+def renamed_record(record: ModelRecord, names: Mapping[str, str]) -> ModelRecord:
+    """What is remembered of a model, with the new names."""
+    return replace(record, classes=tuple(dict.fromkeys(names.get(name, name) for name in record.classes)))
+
+
+def without_labels_of(graph: EvolvingGraph, retired: Sequence[str]) -> EvolvingGraph:
+    """A graph in which vertices of retired classes have no label: what a model learns from."""
+    rows = [graph.classes.row(name) for name in retired if name in graph.classes]
+    if not rows:
+        return graph
+    codes = np.where(np.isin(graph.codes, rows), np.int32(-1), graph.codes)
+    codes.flags.writeable = False
+    return replace(graph, codes=codes)

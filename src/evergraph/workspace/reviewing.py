@@ -1,0 +1,93 @@
+"""What a person should look at: the vertices that look unseen, with their words and neighbours."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from evergraph.classes import UNSEEN
+from evergraph.graph.evolving import EvolvingGraph
+from evergraph.workspace.deciding import neighbours_of, words_of
+from evergraph.workspace.scoring import standing
+from evergraph.workspace.state import State
+from evergraph.workspace.store import Store
+
+__all__ = ["ReviewRow", "review"]
+
+
+@dataclass(frozen=True)
+class ReviewRow:
+    """A vertex to look at.
+
+    Parameters
+    ----------
+    id, time
+        Which; the time as the axis writes it.
+    score
+        How unseen it looks; higher is more.
+    best, probability
+        The most likely known class.
+    words
+        Those that say most about it; empty without text.
+    neighbours
+        The classes of its neighbours.
+    model
+        Number of the model that decided.
+    """
+
+    id: str | int
+    time: int | str
+    score: float
+    best: str
+    probability: float
+    words: str
+    neighbours: str
+    model: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Fit for JSON."""
+        return asdict(self)
+
+
+def review(store: Store, state: State, graph: EvolvingGraph, most: int | None = None) -> list[ReviewRow]:
+    """The vertices without a label whose last decision was `UNSEEN`, most unseen first."""
+    open_times = np.unique(graph.times[graph.codes < 0]).tolist()
+    doubtful = [row for row in standing(store, state, open_times).values() if row["class"] == UNSEEN]
+    doubtful.sort(key=lambda row: (-row["score"], str(row["id"])))
+    placed = [(row, place) for row, place in zip(doubtful, _places(graph, doubtful), strict=True) if place >= 0]
+    left = [(row, place) for row, place in placed if graph.codes[place] < 0][:most]
+    of_time = {time: [place for row, place in left if row["period"] == time] for time in open_times}
+    seen = {time: _explained(graph, time, places) for time, places in of_time.items()}
+    return [
+        ReviewRow(
+            id=row["id"],
+            time=row["time"],
+            score=row["score"],
+            best=row["best"],
+            probability=row["probability"],
+            words=seen[row["period"]][place][0],
+            neighbours=seen[row["period"]][place][1],
+            model=row["model"],
+        )
+        for row, place in left
+    ]
+
+
+def _explained(graph: EvolvingGraph, time: int, places: list[int]) -> dict[int, tuple[str, str]]:
+    """Words and neighbours' classes of vertices of one time."""
+    if not places:
+        return {}
+    rows, slice_ = np.array(places), graph.window(time, time)
+    words = words_of(slice_, rows - slice_.rows.start, before=time + 1)
+    return dict(zip(places, zip(words, neighbours_of(graph.up_to(time), rows), strict=True), strict=True))
+
+
+def _places(graph: EvolvingGraph, rows: list[dict[str, Any]]) -> list[int]:
+    """Row of each vertex in the graph; -1 where it was removed."""
+    import pyarrow as pa
+
+    from evergraph.graph.ids import find
+
+    return find(graph.ids, pa.array([row["id"] for row in rows])).tolist() if rows else []

@@ -1,0 +1,103 @@
+"""Slices that arrive, and what is taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evergraph.datasets.tables import read_edges, read_ids, read_vertices
+from evergraph.errors import InputError
+from evergraph.graph import ids as id_columns
+from evergraph.graph.change import append_columns, check_edges, check_vertices
+from evergraph.graph.columns import EdgeColumns, VertexColumns
+from evergraph.graph.evolving import EvolvingGraph
+from evergraph.workspace.change import Change, Outcome
+from evergraph.workspace.keeping import keep_graph
+from evergraph.workspace.labelling import refuse_retired, rows_of
+
+__all__ = ["add", "remove"]
+
+
+def add(change: Change, vertices: Any, edges: Any, *, drop_dangling: bool) -> Outcome:
+    """See `Workspace.add`."""
+    graph = change.graph
+    new = _vertices(change, vertices)
+    if new is not None:
+        _refuse_older(graph, new, vertices)
+        refuse_retired(change.state, new.class_names)
+    last = graph.last_time if new is None else int(new.times[-1])
+    grown = append_columns(graph, new, _from_now_on(graph, _edges(change, edges), last), drop_dangling)
+    labels = 0 if new is None else int((new.codes >= 0).sum())
+    added, joined = len(grown) - len(graph), grown.n_edges - graph.n_edges
+    if not added and not joined:
+        raise InputError("there is nothing new in it", fix="give vertices or edges that are not there yet")
+    state = replace(
+        change.state,
+        graph=keep_graph(change.transaction, grown),
+        fresh_labels=change.state.fresh_labels + labels,
+    )
+    what = f"{added:,} vertices ({labels:,} labelled) and {joined:,} edges; now up to {grown.axis.label(last)}"
+    return change.commit(state, "add", what, vertices=added, labelled=labels, edges=joined)
+
+
+def remove(change: Change, vertices: Iterable[str | int] | str | Path, edges: Any) -> Outcome:
+    """See `Workspace.remove`."""
+    columns, graph = change.state.settings.columns, change.graph
+    ids: Iterable[str | int]
+    if isinstance(vertices, (str, Path)):
+        column, _, origin = read_ids(vertices, columns.id)
+        rows_of(graph, column, origin, columns.id)
+        ids = column.to_pylist()
+    else:
+        ids = vertices
+    if isinstance(edges, (str, Path)):
+        read = read_edges(edges, columns, graph.axis)
+        edges = {"source": read.source, "target": read.target}
+    left = graph.remove(ids, edges)
+    gone, cut = len(graph) - len(left), graph.n_edges - left.n_edges
+    if not gone and not cut:
+        raise InputError("there is nothing to remove", fix="give ids of vertices, or edges")
+    state = replace(change.state, graph=keep_graph(change.transaction, left))
+    return change.commit(state, "remove", f"{gone:,} vertices and {cut:,} edges", vertices=gone, edges=cut)
+
+
+def _vertices(change: Change, given: Any) -> VertexColumns | None:
+    if given is None:
+        return None
+    axis = change.graph.axis
+    if isinstance(given, (str, Path)):
+        return read_vertices(given, change.state.settings.columns, axis=axis, unlabelled=True)
+    return check_vertices(given, axis=axis)
+
+
+def _edges(change: Change, given: Any) -> EdgeColumns | None:
+    if isinstance(given, (str, Path)):
+        return read_edges(given, change.state.settings.columns, change.graph.axis)
+    return check_edges(given, change.graph.axis)
+
+
+def _refuse_older(graph: EvolvingGraph, new: VertexColumns, given: Any) -> None:
+    oldest, label = int(new.times[0]), graph.axis.label
+    if oldest < graph.last_time:
+        raise InputError(
+            f"vertex {id_columns.at(new.ids, 0)!r} is of {label(oldest)}, older than the workspace, which has come to "
+            f"{label(graph.last_time)}",
+            file=given if isinstance(given, (str, Path)) else None,
+            fix="add slices in the order of their times",
+        )
+
+
+def _from_now_on(graph: EvolvingGraph, edges: EdgeColumns | None, last: int) -> EdgeColumns | None:
+    """Edges of which those between old vertices, without a time of their own, are of the slice's time.
+
+    They became known with the slice: windows of the past must not show them.
+    """
+    if edges is None or edges.times is not None:
+        return edges
+    ends = [id_columns.find(graph.ids, column) >= 0 for column in (edges.source, edges.target)]
+    old = ends[0] & ends[1]
+    return replace(edges, times=np.where(old, last, 0)) if old.any() else edges

@@ -1,0 +1,198 @@
+"""What one version of a workspace holds: settings, graph, model, decisions, scores and the log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Self
+
+from evergraph.datasets.tables import Columns
+from evergraph.errors import InputError
+
+__all__ = ["Entry", "Kept", "ModelRecord", "Renaming", "Settings", "State"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What was chosen when the workspace was made.
+
+    Parameters
+    ----------
+    history
+        Number of times before a slice that are seen; None for all.
+    history_why
+        How it was chosen, in words.
+    columns
+        What the columns of tables are called.
+    keep
+        How many versions are kept.
+    """
+
+    history: int | None
+    history_why: str
+    columns: Columns = field(default_factory=Columns)
+    keep: int = 10
+
+
+@dataclass(frozen=True)
+class ModelRecord:
+    """A model that was in force.
+
+    Parameters
+    ----------
+    number
+        Counted from 1.
+    time
+        The time it was trained for, as the axis counts: it has learnt from labels of earlier times only.
+    restart
+        What it started from: ``"cold"`` or ``"warm"``.
+    why
+        Why so, in words.
+    train_vertices
+        Number of labels it has learnt from.
+    classes
+        Names of the classes it knows.
+    seconds
+        That training took.
+    learner, tensors
+        Objects that hold it.
+    """
+
+    number: int
+    time: int
+    restart: str
+    why: str
+    train_vertices: int
+    classes: tuple[str, ...]
+    seconds: float
+    learner: str
+    tensors: str
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A table of decisions or of scored decisions.
+
+    Parameters
+    ----------
+    table
+        The object.
+    version
+        In which it was made.
+    time
+        Of its vertices, as the axis counts.
+    model
+        Number of the model that decided; 0 in a table of several.
+    rows
+        How many.
+    """
+
+    table: str
+    version: int
+    time: int
+    model: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of the log: one command that changed something.
+
+    Parameters
+    ----------
+    version
+        What it made.
+    when
+        In coordinated universal time, to the second.
+    command, what
+        Its name, and what came of it, in words.
+    """
+
+    version: int
+    when: str
+    command: str
+    what: str
+
+
+@dataclass(frozen=True)
+class Renaming:
+    """A class got another name, or became part of another class."""
+
+    version: int
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class State:
+    """All of a version.
+
+    Parameters
+    ----------
+    settings
+        What was chosen when the workspace was made.
+    graph
+        Objects of its arrays with their sizes, and what else a graph has.
+    model
+        The model in force.
+    models
+        All models so far, the one in force among them, without their objects.
+    fresh_labels
+        How many labels have come since the model was trained.
+    retired
+        Classes that are not to be decided for any more.
+    renamed
+        All renamings of classes so far, oldest first: earlier decisions carry the old names.
+    decisions, scored
+        All tables so far, oldest first; never removed.
+    log
+        All commands so far, oldest first.
+    """
+
+    settings: Settings
+    graph: Mapping[str, Any]
+    model: ModelRecord
+    models: tuple[ModelRecord, ...] = ()
+    fresh_labels: int = 0
+    retired: tuple[str, ...] = ()
+    renamed: tuple[Renaming, ...] = ()
+    decisions: tuple[Kept, ...] = ()
+    scored: tuple[Kept, ...] = ()
+    log: tuple[Entry, ...] = ()
+
+    def with_entry(self, command: str, what: str, version: int) -> State:
+        """The same with one more line in the log."""
+        when = datetime.now(UTC).isoformat(timespec="seconds")
+        return replace(self, log=(*self.log, Entry(version, when, command, what)))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Fit for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Self:
+        """The inverse of `as_dict`."""
+        try:
+            settings = dict(content["settings"])
+            columns = dict(settings["columns"])
+            columns["features"] = tuple(columns["features"])
+            settings["columns"] = Columns(**columns)
+            return cls(
+                settings=Settings(**settings),
+                graph=dict(content["graph"]),
+                model=_model(content["model"]),
+                models=tuple(map(_model, content["models"])),
+                fresh_labels=int(content["fresh_labels"]),
+                retired=tuple(content["retired"]),
+                renamed=tuple(Renaming(**item) for item in content["renamed"]),
+                decisions=tuple(Kept(**item) for item in content["decisions"]),
+                scored=tuple(Kept(**item) for item in content["scored"]),
+                log=tuple(Entry(**item) for item in content["log"]),
+            )
+        except (LookupError, TypeError, AttributeError) as error:
+            raise InputError(f"the version lacks or distorts {error}", fix="restore the workspace") from error
+
+
+def _model(item: Mapping[str, Any]) -> ModelRecord:
+    return ModelRecord(**(dict(item) | {"classes": tuple(item["classes"])}))

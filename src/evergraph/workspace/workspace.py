@@ -1,0 +1,323 @@
+"""The production loop on disk: a slice arrives, is decided, gets its labels late, and the model is kept current."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from evergraph.datasets.tables import Columns
+from evergraph.detect import GDOC, Detector
+from evergraph.errors import InputError
+from evergraph.graph.evolving import EvolvingGraph
+from evergraph.graph.window import TextMode
+from evergraph.learner import LifelongLearner
+from evergraph.nn import GraphSAGE
+from evergraph.nn.base import Model
+from evergraph.task import History, check_history, history_sizes
+from evergraph.training import OnStep
+from evergraph.workspace import labelling, naming, predicting, slices, updating, versions
+from evergraph.workspace.backtest import Choice
+from evergraph.workspace.change import Change, Outcome
+from evergraph.workspace.keeping import keep_graph, kept_graph, kept_learner
+from evergraph.workspace.naming import ClassRow
+from evergraph.workspace.reviewing import ReviewRow, review
+from evergraph.workspace.scoring import SliceScores, prequential
+from evergraph.workspace.state import Entry, Settings, State
+from evergraph.workspace.status import Status, status
+from evergraph.workspace.store import Store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Workspace"]
+
+
+class Workspace:
+    """A folder that holds a graph, model versions, decisions and labels, and keeps them together.
+
+    Each method that changes something is a transaction: it happens wholly or not at all, whatever becomes of the
+    process or the disk, and makes a new version, to which `rollback` can return.
+
+    Parameters
+    ----------
+    folder
+        Where it is; `create` makes one.
+    model, detector
+        Those of your own, which a file cannot hold.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from evergraph.datasets import synthetic
+    >>> graph = synthetic(vertices=300, times=6, classes=3, seed=1)
+    >>> new = graph.ids[graph.times == 5]
+    >>> truth = graph.window(5, 5).labels.tolist()
+    >>> workspace = Workspace.create(Path(tempfile.mkdtemp()) / "ws", graph.relabel(new, [None] * len(new)), history=2,
+    ...                              steps=20)
+    >>> decided = workspace.predict()
+    >>> decided.num_rows == len(new), decided.column_names[:3]
+    (True, ['id', 'time', 'class'])
+    >>> workspace.label(new, truth).facts["scored"] == len(new)
+    True
+    >>> workspace.update("warm").version, workspace.status().model
+    (4, 2)
+    """
+
+    def __init__(self, folder: str | Path, *, model: Model | None = None, detector: Detector | None = None) -> None:
+        self.store = Store(Path(folder))
+        self._own = (model, detector)
+        self._graph: tuple[Any, EvolvingGraph] | None = None
+
+    @classmethod
+    def create(
+        cls,
+        folder: str | Path,
+        graph: EvolvingGraph,
+        *,
+        model: Model | None = None,
+        detector: Detector | None = None,
+        history: History = "auto",
+        steps: int = 200,
+        lr: float | None = None,
+        text: TextMode = "past",
+        seed: int = 0,
+        columns: Columns | None = None,
+        keep: int = 10,
+        on_step: OnStep | None = None,
+    ) -> Self:
+        """Make a workspace around a graph, and train its first model.
+
+        Parameters
+        ----------
+        folder
+            A new or an empty folder.
+        graph
+            What there is so far, with labels.
+        model, detector, steps, lr, text, seed
+            See `LifelongLearner`; GraphSAGE and gDOC unless given.
+        history
+            Times before a slice that are seen; ``"auto"`` chooses as many as cover half of the time differences.
+        columns
+            What columns are called in the tables that `add` and `label` will read.
+        keep
+            How many versions are kept to roll back to.
+        on_step
+            Called after each step of training.
+        """
+        if keep < 2:
+            raise InputError(f"keep is {keep}", fix="keep at least 2 versions")
+        if not (graph.codes >= 0).any():
+            raise InputError(
+                "no vertex has a label, so there is nothing to learn from", fix="give some vertices their labels"
+            )
+        time = updating.coming(graph)
+        size = check_history(graph, time, history)
+        settings = Settings(size, _explained(graph, time, history, size), columns or Columns(), keep)
+        learner = LifelongLearner(
+            model or GraphSAGE(), detector or GDOC(), restart="warm", steps=steps, lr=lr, text=text, seed=seed
+        )
+        with Store.new(Path(folder)) as transaction:
+            record = updating.train(transaction, learner, graph, size, 1, Choice("cold", "it is the first"), on_step)
+            state = State(settings, keep_graph(transaction, graph), record, (updating.remembered(record),))
+            what = (
+                f"{len(graph):,} vertices up to {graph.axis.label(graph.last_time)}; model 1 has learnt "
+                f"{len(record.classes)} classes from {record.train_vertices:,} labels; {settings.history_why}"
+            )
+            transaction.commit(state.with_entry("init", what, 1).as_dict())
+        return cls(folder, model=model, detector=detector)
+
+    # --- what there is -----------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> State:
+        """The version in force."""
+        return State.from_dict(self.store.version())
+
+    @property
+    def graph(self) -> EvolvingGraph:
+        """The graph with the labels that have come."""
+        return self._graph_of(self.state)
+
+    def learner(self) -> LifelongLearner:
+        """The model in force."""
+        return kept_learner(self.store, self.state.model, *self._own)
+
+    def status(self) -> Status:
+        """Where the workspace stands, and what to do next."""
+        state = self.state
+        return status(self.store, state, self._graph_of(state))
+
+    def log(self) -> tuple[Entry, ...]:
+        """All commands that changed something, oldest first."""
+        return self.state.log
+
+    def scores(self) -> list[SliceScores]:
+        """How the decisions on each slice did, as far as labels have come."""
+        state = self.state
+        return prequential(self.store, state, self._graph_of(state))
+
+    def review(self, most: int | None = 20) -> list[ReviewRow]:
+        """The vertices held to be of an unseen class that have no label yet, most unseen first."""
+        state = self.state
+        return review(self.store, state, self._graph_of(state), most)
+
+    def _graph_of(self, state: State) -> EvolvingGraph:
+        if self._graph is None or self._graph[0] != state.graph:
+            self._graph = (state.graph, kept_graph(self.store, state.graph))
+        return self._graph[1]
+
+    # --- slices ------------------------------------------------------------------------------------------------------
+
+    def add(self, vertices: Any = None, edges: Any = None, *, drop_dangling: bool = False) -> Outcome:
+        """A new slice arrives, unlabelled or partly labelled.
+
+        Edges between vertices that were there before, without a time of their own, count from the slice on: the past
+        must not change by what became known later.
+
+        Parameters
+        ----------
+        vertices, edges
+            A file, or columns as `EvolvingGraph.append` takes them. No vertex may be older than the newest one.
+        drop_dangling
+            Drop edges to unknown ids instead of refusing them.
+        """
+        if vertices is None and edges is None:
+            raise InputError("there is nothing to add", fix="give vertices, edges or both")
+        with self._change() as change:
+            return slices.add(change, vertices, edges, drop_dangling=drop_dangling)
+
+    def remove(self, vertices: Iterable[str | int] | str | Path = (), edges: Any = None) -> Outcome:
+        """Take vertices (with their edges) or edges out of the graph; what was decided on them is kept.
+
+        Parameters
+        ----------
+        vertices
+            Ids, or a file with a column of ids.
+        edges
+            A file, or columns as `EvolvingGraph.remove` takes them.
+        """
+        with self._change() as change:
+            return slices.remove(change, vertices, edges)
+
+    # --- decisions ---------------------------------------------------------------------------------------------------
+
+    def predict(self, time: int | str | None = None) -> pa.Table:
+        """Decide the vertices without a label: of each its class, or that it was never seen before, and why.
+
+        What was decided is kept, to be scored once labels come. Deciding the same again gives the same and keeps
+        nothing twice.
+
+        Parameters
+        ----------
+        time
+            Of which vertices. By default all times with vertices that were never decided or, where there are none, the
+            newest one that has vertices without a label.
+
+        Returns
+        -------
+        A table with the columns ``id``, ``time``, ``class`` (a known class, or ``"unseen"``), ``score`` (how unseen),
+        ``probability`` and ``best`` (the most likely known class), ``model`` (its number), ``nearest`` (the most likely
+        known classes) and ``neighbours`` (the classes of the neighbours).
+        """
+        with self._change() as change:
+            return predicting.predict(change, time)
+
+    # --- labels ------------------------------------------------------------------------------------------------------
+
+    def label(self, ids: Iterable[str | int] | str | Path, labels: Iterable[str] | None = None) -> Outcome:
+        """Labels have come, late ones and corrections too; a new name is a new class.
+
+        All earlier decisions on these vertices are scored against them; see `scores`.
+
+        Parameters
+        ----------
+        ids
+            Ids of vertices, or a file with a column of ids and one of labels; rows without a label are passed over.
+        labels
+            Class names, one an id.
+        """
+        with self._change() as change:
+            return labelling.label(change, ids, labels)
+
+    # --- learning ----------------------------------------------------------------------------------------------------
+
+    def update(self, restart: Literal["auto", "warm", "cold"] = "auto", *, on_step: OnStep | None = None) -> Outcome:
+        """Retrain incrementally on the history, with the labels that have come.
+
+        Parameters
+        ----------
+        restart
+            ``"warm"`` goes on from the weights, ``"cold"`` starts afresh; ``"auto"`` chooses between them, or to leave
+            the model as it is, by a back-test on the last labelled slice (see `choose_restart`).
+        on_step
+            Called after each step of training.
+        """
+        with self._change() as change:
+            return updating.update(change, restart, on_step)
+
+    # --- classes -----------------------------------------------------------------------------------------------------
+
+    def classes(self) -> list[ClassRow]:
+        """All classes, in the order in which they became known."""
+        state = self.state
+        return naming.list_classes(state, self._graph_of(state))
+
+    def create_class(self, name: str, ids: Iterable[str | int]) -> Outcome:
+        """A new class from reviewed vertices, which get it as their label; or a retired one brought back."""
+        with self._change() as change:
+            return naming.create_class(change, name, ids)
+
+    def rename_class(self, old: str, new: str) -> Outcome:
+        """A class gets another name, in the labels, in the model and in what is said of earlier decisions."""
+        with self._change() as change:
+            return naming.rename_class(change, old, new)
+
+    def merge_classes(self, names: Sequence[str], into: str) -> Outcome:
+        """Several classes become one; the model says its name at once, and learns it as one with the next update."""
+        with self._change() as change:
+            return naming.merge_classes(change, names, into)
+
+    def retire_class(self, name: str) -> Outcome:
+        """No vertex is decided to be of this class any more, nor learnt from as one; its labels stay."""
+        with self._change() as change:
+            return naming.retire_class(change, name)
+
+    # --- versions ----------------------------------------------------------------------------------------------------
+
+    def rollback(self, version: int, *, model_only: bool = False) -> Outcome:
+        """Return to the graph, the labels and the model of an earlier version, or to its model alone.
+
+        That makes a new version: nothing is forgotten, and one can return from it, too. Decisions and their scores
+        stay, for they were made.
+
+        Parameters
+        ----------
+        version
+            Number of a version that is kept; see `log`.
+        model_only
+            Leave graph and labels as they are.
+        """
+        with self._change() as change:
+            return versions.rollback(change, version, model_only=model_only)
+
+    # --- transactions ------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _change(self) -> Iterator[Change]:
+        with self.store.change(self.state.settings.keep) as transaction:
+            state = self.state  # read again: another process may have changed it before the lock was had
+            yield Change(self.store, transaction, state, self._graph_of(state), self._own)
+
+
+def _explained(graph: EvolvingGraph, time: int, history: History, size: int | None) -> str:
+    """How a history was chosen, in words."""
+    unit = graph.axis.steps
+    if size is None:
+        return "the history is all there is"
+    if history != "auto":
+        return f"the history of {size} {unit} was asked for"
+    sizes = history_sizes(graph, time)
+    shares = ", ".join(f"{level} %: {found}" for level, found in sizes.items())
+    return f"the history of {size} {unit} covers half of the time differences over two edges ({shares})"
