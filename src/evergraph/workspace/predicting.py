@@ -61,5 +61,5 @@ def _times(change: Change, time: int | str | None) -> list[int]:
         return [wanted]
     decided = standing(change.store, state, open_times)
     rows = np.flatnonzero(graph.codes < 0)
-    undecided = {int(graph.times[row]) for row in rows if id_columns.at(graph.ids, row) not in decided}
+    undecided = {int(graph.times[row]) for row in rows if str(id_columns.at(graph.ids, row)) not in decided}
     return sorted(undecided) or open_times[-1:]

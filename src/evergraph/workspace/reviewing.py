@@ -58,8 +58,10 @@ def review(store: Store, state: State, graph: EvolvingGraph, most: int | None = 
     doubtful.sort(key=lambda row: (-row["score"], str(row["id"])))
     placed = [(row, place) for row, place in zip(doubtful, _places(graph, doubtful), strict=True) if place >= 0]
     left = [(row, place) for row, place in placed if graph.codes[place] < 0][:most]
-    of_time = {time: [place for row, place in left if row["period"] == time] for time in open_times}
-    seen = {time: _explained(graph, time, places) for time, places in of_time.items()}
+    of_time: dict[int, list[int]] = {}
+    for _, place in left:
+        of_time.setdefault(int(graph.times[place]), []).append(place)
+    seen = {place: why for time, places in of_time.items() for place, why in _explained(graph, time, places).items()}
     return [
         ReviewRow(
             id=row["id"],
@@ -67,8 +69,8 @@ def review(store: Store, state: State, graph: EvolvingGraph, most: int | None = 
             score=row["score"],
             best=row["best"],
             probability=row["probability"],
-            words=seen[row["period"]][place][0],
-            neighbours=seen[row["period"]][place][1],
+            words=seen[place][0],
+            neighbours=seen[place][1],
             model=row["model"],
         )
         for row, place in left
@@ -77,8 +79,6 @@ def review(store: Store, state: State, graph: EvolvingGraph, most: int | None = 
 
 def _explained(graph: EvolvingGraph, time: int, places: list[int]) -> dict[int, tuple[str, str]]:
     """Words and neighbours' classes of vertices of one time."""
-    if not places:
-        return {}
     rows, slice_ = np.array(places), graph.window(time, time)
     words = words_of(slice_, rows - slice_.rows.start, before=time + 1)
     return dict(zip(places, zip(words, neighbours_of(graph.up_to(time), rows), strict=True), strict=True))
@@ -90,4 +90,4 @@ def _places(graph: EvolvingGraph, rows: list[dict[str, Any]]) -> list[int]:
 
     from evergraph.graph.ids import find
 
-    return find(graph.ids, pa.array([row["id"] for row in rows])).tolist() if rows else []
+    return find(graph.ids, pa.array([str(row["id"]) for row in rows])).tolist() if rows else []

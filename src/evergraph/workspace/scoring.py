@@ -85,20 +85,19 @@ def score_labels(
         The version that their labels come with.
     """
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     times, parts = graph.times[rows], []
-    ids, names = id_columns.to_arrow(id_columns.take(graph.ids, rows)), np.array(truth, object)
+    ids, names = id_columns.take(graph.ids, rows), np.array(truth, object)
     known = {record.number: set(record.classes) for record in state.models}
     for kept in state.decisions:
         if not (times == kept.time).any():
             continue
         table = kept_table(store, kept.table)
-        place = pc.index_in(table.column("id"), value_set=ids).to_numpy(zero_copy_only=False)
-        found = ~np.isnan(place.astype(float))
+        place = id_columns.find(ids, table.column("id").combine_chunks())
+        found = place >= 0
         if not found.any():
             continue
-        place = place[found].astype(int)
+        place = place[found]
         table = table.filter(pa.array(found)).select(["id", "class", "score", "probability", "best", "model"])
         for column in ("class", "best"):
             current = [current_name(name, state.renamed, kept.version) for name in table.column(column).to_pylist()]
@@ -133,14 +132,18 @@ def current_name(name: str, renamed: Iterable[Renaming], version: int) -> str:
     return name
 
 
-def standing(store: Store, state: State, times: Iterable[int] | None = None) -> dict[str | int, dict[str, Any]]:
-    """The last decision on each vertex by its id, with the ``version`` it was made in; of some times, or of all."""
+def standing(store: Store, state: State, times: Iterable[int] | None = None) -> dict[str, dict[str, Any]]:
+    """The last decision on each vertex by its id, with the ``version`` it was made in; of some times, or of all.
+
+    Classes have the names they have now. Ids are as they are written: those of a graph may have been numbers once and be strings now.
+    """
     wanted = None if times is None else set(times)
-    found: dict[str | int, dict[str, Any]] = {}
+    found: dict[str, dict[str, Any]] = {}
     for kept in state.decisions:
         if wanted is None or kept.time in wanted:
             for row in kept_table(store, kept.table).to_pylist():
-                found[row["id"]] = row | {"version": kept.version, "period": kept.time}
+                names = {name: current_name(row[name], state.renamed, kept.version) for name in ("class", "best")}
+                found[str(row["id"])] = row | names | {"version": kept.version, "period": kept.time}
     return found
 
 
@@ -148,11 +151,11 @@ def prequential(store: Store, state: State, graph: EvolvingGraph) -> list[SliceS
     """The scores of all slices that were decided, oldest first."""
     moved = drift(graph)
     drifts = dict(zip(moved.times.tolist(), moved.consecutive.tolist(), strict=True))
-    scored: dict[int, dict[str | int, dict[str, Any]]] = {}
+    scored: dict[int, dict[str, dict[str, Any]]] = {}
     for kept in state.scored:  # oldest first, so corrections and later decisions win
         for row in kept_table(store, kept.table).to_pylist():
-            scored.setdefault(row["time"], {})[row["id"]] = row
-    decided: dict[int, dict[str | int, dict[str, Any]]] = {}
+            scored.setdefault(row["time"], {})[str(row["id"])] = row
+    decided: dict[int, dict[str, dict[str, Any]]] = {}
     for identity, row in standing(store, state).items():
         decided.setdefault(row["period"], {})[identity] = row
     return [
@@ -163,8 +166,8 @@ def prequential(store: Store, state: State, graph: EvolvingGraph) -> list[SliceS
 def _slice(
     graph: EvolvingGraph,
     time: int,
-    decided: Mapping[str | int, Mapping[str, Any]],
-    scored: Mapping[str | int, Mapping[str, Any]],
+    decided: Mapping[str, Mapping[str, Any]],
+    scored: Mapping[str, Mapping[str, Any]],
     moved: float,
 ) -> SliceScores:
     rows = list(scored.values())

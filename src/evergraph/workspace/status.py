@@ -71,7 +71,7 @@ def status(store: Store, state: State, graph: EvolvingGraph) -> Status:
     """See `Workspace.status`."""
     rows = np.flatnonzero(graph.codes < 0)
     decided = standing(store, state, np.unique(graph.times[rows]).tolist())
-    found = [decided.get(id_columns.at(graph.ids, row)) for row in rows]
+    found = [decided.get(str(id_columns.at(graph.ids, row))) for row in rows]
     undecided = sum(decision is None for decision in found)
     doubtful = sum(decision is not None and decision["class"] == UNSEEN for decision in found)
     return Status(
