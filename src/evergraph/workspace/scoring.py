@@ -135,7 +135,8 @@ def current_name(name: str, renamed: Iterable[Renaming], version: int) -> str:
 def standing(store: Store, state: State, times: Iterable[int] | None = None) -> dict[str, dict[str, Any]]:
     """The last decision on each vertex by its id, with the ``version`` it was made in; of some times, or of all.
 
-    Classes have the names they have now. Ids are as they are written: those of a graph may have been numbers once and be strings now.
+    Classes have the names they have now. Ids are as they are written: those of a graph may have been numbers once and
+    be strings now.
     """
     wanted = None if times is None else set(times)
     found: dict[str, dict[str, Any]] = {}
