@@ -28,7 +28,7 @@ def main() -> None:
             unseen = decided.column("class").to_pylist().count("unseen")
             print(f"{year}: {decided.num_rows:,} vertices decided, {unseen:,} of them unseen")
             for row in workspace.review(most=2):  # what a person should look at
-                print(f"  {row.id}: perhaps {row.best} ({row.probability:.2f}); neighbours: {row.neighbours[:40]}")
+                print(f"  {row.id}: perhaps {row.best} ({row.probability:.2f}); words: {', '.join(row.words[:5])}")
 
             truth = to_tables(graph, year, year)[0]  # months later the labels come
             print(f"  {workspace.label(truth.column('id').to_pylist(), truth.column('label').to_pylist()).what}")

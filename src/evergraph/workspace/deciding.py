@@ -21,7 +21,7 @@ from evergraph.task import Task
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["best_classes", "decide", "neighbours_of", "words_of"]
+__all__ = ["best_classes", "decide", "in_words", "neighbours_of", "words_of"]
 
 _NEAREST = 3
 _NEVER = -1e4  # a logit that no class wins with, and that every detector can compute with
@@ -62,7 +62,7 @@ def decide(
             "best": part.best.tolist(),
             "model": np.full(len(part), model),
             "nearest": _nearest(learner, outputs, chosen),
-            "neighbours": neighbours_of(task.window, rows),
+            "neighbours": [in_words(around) for around in neighbours_of(task.window, rows)],
         }
     )
 
@@ -101,8 +101,8 @@ def _nearest(learner: LifelongLearner, outputs: Outputs, chosen: NDArray[np.int6
     return found
 
 
-def neighbours_of(window: Window, rows: NDArray[np.int64]) -> list[str]:
-    """The classes of some vertices' neighbours in a window, in words, the most frequent first.
+def neighbours_of(window: Window, rows: NDArray[np.int64]) -> list[tuple[tuple[str, int], ...]]:
+    """The classes of some vertices' neighbours in a window with their numbers, most frequent first, no label last.
 
     Examples
     --------
@@ -110,36 +110,47 @@ def neighbours_of(window: Window, rows: NDArray[np.int64]) -> list[str]:
     ...     {"id": [1, 2, 3, 4], "time": [1, 1, 1, 2], "label": ["x", "x", None, None]}, [[4, 1], [4, 2], [4, 3]]
     ... )
     >>> neighbours_of(graph.window(1, 2), np.array([3]))
-    ['x 2, no label 1']
+    [(('x', 2), ('no label', 1))]
     """
     links, codes, names = window.links, window.codes, window.graph.class_names
     found = []
     for row in rows:
         counts = Counter(codes[links.indices[links.indptr[row] : links.indptr[row + 1]]].tolist())
         unknown = counts.pop(-1, 0)
-        words = [f"{names[code]} {count}" for code, count in sorted(counts.items(), key=lambda item: (-item[1], item))]
-        found.append(", ".join([*words, *([f"no label {unknown}"] if unknown else [])]))
+        classes = [(names[code], count) for code, count in sorted(counts.items(), key=lambda item: (-item[1], item))]
+        found.append((*classes, *([("no label", unknown)] if unknown else [])))
     return found
 
 
-def words_of(window: Window, rows: NDArray[np.int64], before: int, most: int = 8) -> list[str]:
-    """The words that say most about some vertices of a window; empty where the graph has no text.
+def in_words(neighbours: tuple[tuple[str, int], ...]) -> str:
+    """What `neighbours_of` gave, on a line.
+
+    Examples
+    --------
+    >>> in_words((("x", 2), ("no label", 1)))
+    'x 2, no label 1'
+    """
+    return ", ".join(f"{name} {count}" for name, count in neighbours)
+
+
+def words_of(window: Window, rows: NDArray[np.int64], before: int, most: int = 8) -> list[tuple[str, ...]]:
+    """The words that say most about some vertices of a window; none where the graph has no text.
 
     Examples
     --------
     >>> texts = ["a common word", "a word", "rare word"]
     >>> graph = EvolvingGraph.build({"id": [1, 2, 3], "time": [1, 1, 2], "text": texts})
     >>> words_of(graph.window(1, 2), np.array([2]), before=3)
-    ['rare, word']
+    [('rare', 'word')]
     """
     features = window.graph.features
     if not isinstance(features, WordCounts):
-        return [""] * len(rows)
+        return [()] * len(rows)
     # Words that came with the vertex itself are known too: they are what tells a new class.
     matrix: Any = window.inputs(before=before)
     found = []
     for row in rows:
         start, stop = matrix.indptr[row], matrix.indptr[row + 1]
         order = np.argsort(-matrix.data[start:stop], kind="stable")[:most]
-        found.append(", ".join(features.columns[int(column)] for column in matrix.indices[start:stop][order]))
+        found.append(tuple(features.columns[int(column)] for column in matrix.indices[start:stop][order]))
     return found

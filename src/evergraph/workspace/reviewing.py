@@ -30,9 +30,9 @@ class ReviewRow:
     best, probability
         The most likely known class.
     words
-        Those that say most about it; empty without text.
+        Those that say most about it; none without text.
     neighbours
-        The classes of its neighbours.
+        The classes of its neighbours and how many have each.
     model
         Number of the model that decided.
     """
@@ -42,8 +42,8 @@ class ReviewRow:
     score: float
     best: str
     probability: float
-    words: str
-    neighbours: str
+    words: tuple[str, ...]
+    neighbours: tuple[tuple[str, int], ...]
     model: int
 
     def as_dict(self) -> dict[str, Any]:
@@ -77,7 +77,9 @@ def review(store: Store, state: State, graph: EvolvingGraph, most: int | None = 
     ]
 
 
-def _explained(graph: EvolvingGraph, time: int, places: list[int]) -> dict[int, tuple[str, str]]:
+def _explained(
+    graph: EvolvingGraph, time: int, places: list[int]
+) -> dict[int, tuple[tuple[str, ...], tuple[tuple[str, int], ...]]]:
     """Words and neighbours' classes of vertices of one time."""
     rows, slice_ = np.array(places), graph.window(time, time)
     words = words_of(slice_, rows - slice_.rows.start, before=time + 1)

@@ -22,7 +22,7 @@ from evergraph.workspace.store import Store
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["SliceScores", "current_name", "prequential", "score_labels", "standing"]
+__all__ = ["SliceScores", "current_name", "prequential", "score_labels", "scored_decisions", "standing"]
 
 
 @dataclass(frozen=True)
@@ -148,14 +148,20 @@ def standing(store: Store, state: State, times: Iterable[int] | None = None) -> 
     return found
 
 
+def scored_decisions(store: Store, state: State) -> dict[int, dict[str, dict[str, Any]]]:
+    """For each time, the last decision on each vertex before its label came, beside that label; by id."""
+    found: dict[int, dict[str, dict[str, Any]]] = {}
+    for kept in state.scored:  # oldest first, so corrections and later decisions win
+        for row in kept_table(store, kept.table).to_pylist():
+            found.setdefault(row["time"], {})[str(row["id"])] = row
+    return found
+
+
 def prequential(store: Store, state: State, graph: EvolvingGraph) -> list[SliceScores]:
     """The scores of all slices that were decided, oldest first."""
     moved = drift(graph)
     drifts = dict(zip(moved.times.tolist(), moved.consecutive.tolist(), strict=True))
-    scored: dict[int, dict[str, dict[str, Any]]] = {}
-    for kept in state.scored:  # oldest first, so corrections and later decisions win
-        for row in kept_table(store, kept.table).to_pylist():
-            scored.setdefault(row["time"], {})[str(row["id"])] = row
+    scored = scored_decisions(store, state)
     decided: dict[int, dict[str, dict[str, Any]]] = {}
     for identity, row in standing(store, state).items():
         decided.setdefault(row["period"], {})[identity] = row
