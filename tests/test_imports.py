@@ -12,7 +12,19 @@ import pytest
 import evergraph
 
 ROOT = Path(evergraph.__file__).parent
-HEAVY = ["torch", "torch_geometric", "numba", "matplotlib", "pyarrow", "networkx", "pandas", "sklearn", "typer", "rich"]
+HEAVY = [
+    "torch",
+    "torch_geometric",
+    "numba",
+    "matplotlib",
+    "pyarrow",
+    "networkx",
+    "pandas",
+    "plotly",
+    "sklearn",
+    "typer",
+    "rich",
+]
 
 
 def loaded_by(statement: str) -> set[str]:
@@ -114,6 +126,10 @@ def files_in(room: str) -> list[Path]:
             },
         ),
         ("checkpoint", {"errors", "files", "sealed", "nn", "detect", "describe", "vocabulary", "learner"}),
+        (
+            "report",
+            {"errors", "files", "classes", "presentation", "metrics", "nn", "detect", "experiments", "workspace"},
+        ),
     ],
 )
 def test_rooms_know_only_the_rooms_below_them(room: str, may_know: set[str]) -> None:

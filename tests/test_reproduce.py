@@ -433,7 +433,7 @@ def test_nothing_to_show_is_no_error(what: str, tmp_path: Path, command: Command
         (("exp2", "GRAPH", "--full", "--seeds", "0-2"), "--full and --seeds were given"),
         (("exp2", "GRAPH", "--jobs", "0"), "--jobs"),
         (("exp2", "GRAPH", "--rates", "no-such-file"), "no-such-file: it cannot be read"),
-        (("exp1",), "--planetoid DIR"),
+        (("exp1",), "--planetoid FOLDER"),
         (("exp1", "--planetoid", "no-such-folder"), "no-such-folder: there is no such folder"),
         (("exp1", "--show", "--models", "sgc"), "there is no model 'sgc'"),
     ],

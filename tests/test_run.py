@@ -445,10 +445,10 @@ def test_more_seeds_later(tmp_path, undisturbed):
 )
 def test_a_folder_of_another_configuration_is_refused(tmp_path, change, told):
     run(SMALL, GRAPH, [0], out=tmp_path)
-    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     with pytest.raises(InputError, match=re.escape(f"{told}. To fix it: choose another folder (--out), or")):
         run(dataclasses.replace(SMALL, **change), GRAPH, [0], out=tmp_path)
-    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
 def test_times_are_the_same_however_they_are_written(tmp_path):

@@ -9,7 +9,7 @@ from typing import NoReturn
 import typer
 
 from evergraph import __version__
-from evergraph.cli import demo, imports, inspect, reproduce, run
+from evergraph.cli import demo, imports, inspect, report, reproduce, run, ws
 from evergraph.errors import EvergraphError, InputError
 
 __all__ = ["app", "main"]
@@ -17,20 +17,23 @@ __all__ = ["app", "main"]
 app = typer.Typer(
     name="evergraph",
     help="Lifelong learning on evolving graphs.",
+    epilog="Example: evergraph inspect metamath. Each command shows its options and an example with --help.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help: read by people, grep and scripts alike, and twice as fast
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(imports.app, name="import")
+app.add_typer(ws.app, name="ws")
 app.command("inspect", short_help="Profile, history sizes and drift of a graph.", epilog=inspect.EXAMPLE)(
     inspect.inspect
 )
 app.command("run", short_help="Learn and decide task by task, under some seeds.", epilog=run.EXAMPLE)(run.run)
+app.command("report", short_help="A run or a workspace on one page (HTML).", epilog=report.EXAMPLE)(report.report)
 app.command("reproduce", short_help="The paper's experiments, tables, figures and claims.", epilog=reproduce.EXAMPLE)(
     reproduce.reproduce
 )
-app.command("demo", short_help="A tour on the embedded graph.")(demo.demo)
+app.command("demo", short_help="A tour on the embedded graph.", epilog=demo.EXAMPLE)(demo.demo)
 
 
 def _version(wanted: bool) -> None:
@@ -58,7 +61,7 @@ def main() -> None:
     except EvergraphError as error:
         _complain(error, 1)
     except MemoryError:
-        _complain("the memory does not suffice for this graph.", 1)
+        _complain("the memory does not suffice for this graph: choose a shorter history, or a machine with more.", 1)
     except OSError as error:
         _complain(f"{error.filename or 'the system'}: {error.strerror or error}.", 1)
 

@@ -23,11 +23,35 @@ if TYPE_CHECKING:
     from evergraph.task import History
 
 _MOST_SEEDS = 1_000
+_NAMED = ("metamath", "synthetic")  # written out, as below
 
-GraphArgument = Annotated[str, typer.Argument(metavar="GRAPH", help="A graph folder, or: metamath, synthetic.")]
+
+def graphs_like(incomplete: str) -> list[str]:
+    """What Tab offers for a graph: those that go by name, and the graph folders where the word leads so far.
+
+    Of anything else nothing is offered, and shells go on to offer files.
+
+    Examples
+    --------
+    >>> graphs_like("meta")
+    ['metamath']
+    """
+    parent, sep, _ = incomplete.rpartition("/")
+    try:
+        folders = sorted(path.parent.name for path in Path(parent + sep or ".").glob("*/manifest.json"))
+    except OSError:
+        folders = []
+    offered = dict.fromkeys([*(() if sep else _NAMED), *(f"{parent}{sep}{name}" for name in folders)])
+    return [name for name in offered if name.startswith(incomplete)]
+
+
+GraphArgument = Annotated[
+    str,
+    typer.Argument(metavar="GRAPH", help="A graph folder, or: metamath, synthetic.", autocompletion=graphs_like),
+]
 Out = Annotated[Path, typer.Option("--out", metavar="GRAPH", help="The graph folder to write.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Write over the graph that is there.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, and no tables.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print no progress and no tables.")]
 HistoryOption = Annotated[
     str,
@@ -37,7 +61,8 @@ HistoryOption = Annotated[
         help="Times before each task that are seen; auto: as many as cover half of the time differences.",
     ),
 ]
-Seeds = Annotated[str, typer.Option("--seeds", metavar="SEEDS", help="As 0-4, or 0,2,5, or 3.")]
+SEEDS_HELP = "How often, and with which seeds: as 0-4, or 0,2,5, or 3."
+Seeds = Annotated[str, typer.Option("--seeds", metavar="SEEDS", help=SEEDS_HELP)]
 
 
 # Written out, for the places that have these names import torch, which help must not wait for. A test compares them.

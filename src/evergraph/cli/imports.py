@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     help="Import a graph from tables, publication records or published data sets.",
+    short_help="Bring a graph in from files.",
+    epilog="Example: evergraph import tables --vertices papers.csv --edges cites.csv --out papers",
     rich_markup_mode=None,
     no_args_is_help=True,
 )
@@ -57,7 +59,8 @@ def _column(name: str, what: str) -> typer.models.OptionInfo:
 
 
 @app.command(
-    epilog="Example: evergraph import tables --vertices papers.csv --edges cites.csv.gz --time year --out papers"
+    short_help="Two tables: vertices and edges.",
+    epilog="Example: evergraph import tables --vertices papers.csv --edges cites.csv.gz --time year --out papers",
 )
 def tables(
     vertices: Annotated[Path, typer.Option(metavar="FILE", help="Vertices: .csv, .tsv (also .gz) or .parquet.")],
@@ -111,18 +114,25 @@ def tables(
     _import(read, out, replace, as_json, quiet)
 
 
-@app.command(epilog="Example: evergraph import records dblp.jsonl.gz --edges citations --min-class 45 --out dblp-hard")
+@app.command(
+    short_help="Publication records as JSON lines.",
+    epilog="Example: evergraph import records dblp.jsonl.gz --edges citations --min-class 45 --out dblp-hard",
+)
 def records(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines, also .gz.")],
     edges: Annotated[Edges, typer.Option(help="What joins two publications.")],
     out: Out,
-    min_class: Annotated[int, typer.Option(min=1, help="Least publications per class per year.")] = 1,
-    min_author: Annotated[int, typer.Option(min=1, help="Least publications per author per year.")] = 1,
+    min_class: Annotated[int, typer.Option(min=1, metavar="N", help="Least publications per class per year.")] = 1,
+    min_author: Annotated[int, typer.Option(min=1, metavar="N", help="Least publications per author per year.")] = 1,
     per_year: Annotated[
         PerYear, typer.Option(help="What 'per class per year' means; see the docs.")
     ] = PerYear.class_year,
-    first_year: Annotated[int | None, typer.Option(help="Leave out publications before this year.")] = None,
-    last_year: Annotated[int | None, typer.Option(help="Leave out publications after this year.")] = None,
+    first_year: Annotated[
+        int | None, typer.Option(metavar="YEAR", help="Leave out publications before this year.")
+    ] = None,
+    last_year: Annotated[
+        int | None, typer.Option(metavar="YEAR", help="Leave out publications after this year.")
+    ] = None,
     replace: Replace = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -145,7 +155,10 @@ def records(
     _import(read, out, replace, as_json, quiet)
 
 
-@app.command(epilog="Example: evergraph import planetoid planetoid/data --name citeseer --split A --out citeseer-a")
+@app.command(
+    short_help="Cora, Citeseer and PubMed as Planetoid has them.",
+    epilog="Example: evergraph import planetoid planetoid/data --name citeseer --split A --out citeseer-a",
+)
 def planetoid(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder with the files ind.NAME.*.")],
     name: Annotated[Planetoid, typer.Option(help="Which graph.")],
@@ -165,7 +178,10 @@ def planetoid(
     _import(read, out, replace, as_json, quiet)
 
 
-@app.command(epilog="Example: evergraph import published dblp-easy --out dblp-easy")
+@app.command(
+    short_help="The paper's data sets, from a folder or from Zenodo.",
+    epilog="Example: evergraph import published dblp-easy --out dblp-easy",
+)
 def published(
     name: Annotated[
         str, typer.Argument(metavar="NAME|FOLDER", help="dblp-easy, dblp-hard, pharmabio, or a folder of that format.")

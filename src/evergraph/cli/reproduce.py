@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evergraph.cli.common import Quiet, console, parse_seeds, set_up_logging
+from evergraph.cli.common import SEEDS_HELP, Json, Quiet, console, graphs_like, parse_seeds, set_up_logging
 from evergraph.errors import InputError
 
 if TYPE_CHECKING:
@@ -56,31 +56,33 @@ def reproduce(
     graphs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[GRAPH]...", help="Graph folders, or: metamath, synthetic. Default: those with results."
+            metavar="GRAPH",
+            help="Graph folders, or: metamath, synthetic. Default: those with results.",
+            autocompletion=graphs_like,
         ),
     ] = None,
-    results: Annotated[Path, typer.Option(metavar="DIR", help="Keeps all results, and tables and figures.")] = Path(
+    results: Annotated[Path, typer.Option(metavar="FOLDER", help="Keeps all results, and tables and figures.")] = Path(
         "results"
     ),
     seeds: Annotated[
-        str | None, typer.Option(metavar="SEEDS", help="As 0-4, or 0,2,5, or 3. Default: 0.", show_default=False)
+        str | None, typer.Option(metavar="SEEDS", help=f"{SEEDS_HELP} Default: 0.", show_default=False)
     ] = None,
     models: Annotated[
         str | None, typer.Option(metavar="MODELS", help="As sage,mlp. Default: all of the experiment.")
     ] = None,
     planetoid: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Cora, Citeseer and PubMed as Planetoid has them (exp1).")
+        Path | None, typer.Option(metavar="FOLDER", help="Cora, Citeseer and PubMed as Planetoid has them (exp1).")
     ] = None,
     rates: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Learning rates that tune has chosen. Default: the paper's.")
     ] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes. Default: one for each core.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Processes. Default: one for each core.")] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="A look: one seed, few steps, a small graph; no result.")
     ] = False,
     full: Annotated[bool, typer.Option("--full", help="As many seeds as the paper has.")] = False,
     show: Annotated[bool, typer.Option("--show", help="Run nothing; show what the results say so far.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")] = False,
+    as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Run one of the paper's experiments, or all; print its tables beside the paper's, draw its figures.

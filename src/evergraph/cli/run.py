@@ -51,25 +51,33 @@ _HEADLINE = {
 def run(
     graph: GraphArgument,
     model: Annotated[ModelName, typer.Option(help="The model.")] = ModelName.sage,
-    hidden: Annotated[int | None, typer.Option(min=1, help="Its width. Default: the model's own.")] = None,
-    layers: Annotated[int | None, typer.Option(min=1, help="Its layers. Default: the model's own.")] = None,
-    dropout: Annotated[float | None, typer.Option(help="Its dropout. Default: the model's own.")] = None,
-    hops: Annotated[int | None, typer.Option(min=1, help="Its propagation steps (sgc). Default: 2.")] = None,
+    hidden: Annotated[int | None, typer.Option(min=1, metavar="N", help="Its width. Default: the model's own.")] = None,
+    layers: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Its layers. Default: the model's own.")
+    ] = None,
+    dropout: Annotated[float | None, typer.Option(metavar="X", help="Its dropout. Default: the model's own.")] = None,
+    hops: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Its propagation steps (sgc). Default: 2.")
+    ] = None,
     history: HistoryOption = "auto",
     restart: Annotated[RestartName, typer.Option(help="What a task starts from; see the docs.")] = RestartName.warm,
     detector: Annotated[DetectorName, typer.Option(help="Detector of unseen classes.")] = DetectorName.gdoc,
     threshold: Annotated[
-        float | None, typer.Option(help="Least probability of a known class. Default: the detector's own.")
+        float | None, typer.Option(metavar="X", help="Least probability of a known class. Default: the detector's own.")
     ] = None,
-    alpha: Annotated[float | None, typer.Option(help="Risk reduction of doc and gdoc. Default: none.")] = None,
-    steps: Annotated[int, typer.Option(min=1, help="Training steps for each task.")] = 200,
-    lr: Annotated[float | None, typer.Option(help="Learning rate. Default: the paper's.")] = None,
-    weight_decay: Annotated[float, typer.Option(help="Weight decay.")] = 0.0,
+    alpha: Annotated[
+        float | None, typer.Option(metavar="X", help="Risk reduction of doc and gdoc. Default: none.")
+    ] = None,
+    steps: Annotated[int, typer.Option(min=1, metavar="N", help="Training steps for each task.")] = 200,
+    lr: Annotated[float | None, typer.Option(metavar="X", help="Learning rate. Default: the paper's.")] = None,
+    weight_decay: Annotated[float, typer.Option(metavar="X", help="Weight decay.")] = 0.0,
     first: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="First task. Default: once a quarter of the vertices is older."),
     ] = None,
-    label_rate: Annotated[float, typer.Option(help="Share of the vertices that ever release their label.")] = 1.0,
+    label_rate: Annotated[
+        float, typer.Option(metavar="X", help="Share of the vertices that ever release their label.")
+    ] = 1.0,
     mode: Annotated[
         ModeName, typer.Option(help="Whether training sees the test vertices, without labels.")
     ] = ModeName.transductive,
@@ -77,9 +85,9 @@ def run(
     seeds: Seeds = "0",
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Keep the results there; a run that was stopped goes on where it was."),
+        typer.Option(metavar="FOLDER", help="Keep the results there; a run that was stopped goes on where it was."),
     ] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Start over in DIR.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Start over in the folder.")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -106,7 +114,9 @@ def run(
     opened = load(graph)
     try:
         with _progress(len(wanted), quiet) as on_progress:
-            result = run_configuration(configuration, opened, wanted, out=out, replace=replace, on_progress=on_progress)
+            result = run_configuration(
+                configuration, opened, wanted, out=out, replace=replace, on_progress=on_progress, name=graph
+            )
     except KeyboardInterrupt:
         again = "" if not replace else " without --replace"
         kept = f"the same command{again} goes on from here" if out else "nothing was kept, for there was no --out"

@@ -188,7 +188,7 @@ class Reproduction:
         hours = sum(one.made["seconds"] for one in made) / 3600
         run_seeds = in_short(sorted({trial.seed for trial, _ in results}))
         note = (
-            f"evergraph reproduce exp1 --planetoid DIR --seeds {run_seeds}{self._extent(1).options}\n"
+            f"evergraph reproduce exp1 --planetoid FOLDER --seeds {run_seeds}{self._extent(1).options}\n"
             f"Data: Planetoid's files. {count(len(results), 'trial')}, {hours:.2f} hours of computing in all; "
             f"Evergraph {evergraph.__version__}, numbers version {NUMERICS_VERSION}."
         )
@@ -211,7 +211,7 @@ class Reproduction:
         if self.planetoid is None and not self.only_show:
             raise InputError(
                 "experiment 1 needs Cora, Citeseer and PubMed as Planetoid has them",
-                fix="give the folder of its files: --planetoid DIR",
+                fix="give the folder of its files: --planetoid FOLDER",
             )
         if self.planetoid is not None and not self.planetoid.is_dir():
             raise InputError("there is no such folder", file=self.planetoid, fix="give that of Planetoid's files")

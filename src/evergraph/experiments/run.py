@@ -11,11 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from evergraph import __version__
 from evergraph.checkpoint import MANIFEST as CHECKPOINT
-from evergraph.decisions import evaluate
+from evergraph.decisions import Decisions, evaluate
 from evergraph.errors import EvergraphError, InputError
 from evergraph.experiments.configuration import Configuration
+from evergraph.experiments.decided import write_decided
 from evergraph.experiments.fingerprint import fingerprint
+from evergraph.experiments.graph_facts import graph_facts
 from evergraph.experiments.row import TaskRow
 from evergraph.experiments.store import RunFolder, open_run
 from evergraph.graph.evolving import EvolvingGraph
@@ -84,6 +87,7 @@ def run(
     out: str | Path | None = None,
     replace: bool = False,
     on_progress: OnProgress | None = None,
+    name: str | None = None,
 ) -> RunResult:
     """Take a learner through all tasks of a graph, under each seed.
 
@@ -99,12 +103,14 @@ def run(
     seeds
         How often, and how differently; they are no part of what makes a run this one: more can be run later.
     out
-        Folder that keeps the results. A run that was killed goes on in it where it stopped and comes to the same
-        numbers. Without one nothing is written.
+        Folder that keeps the results, and what a report tells of them. A run that was killed goes on in it where it
+        stopped and comes to the same numbers. Without one nothing is written.
     replace
         Start over in the folder.
     on_progress
         Called after each step; see `OnProgress`.
+    name
+        What a report calls the graph; no part of what makes a run this one.
 
     Examples
     --------
@@ -134,6 +140,8 @@ def run(
             there = sum(seed in seeds for seed, _ in store.rows)
             if there:
                 log.info("%s: %d of %d tasks are there already", out, there, len(plan) * len(seeds))
+            made_by = {"evergraph": __version__}
+            store.keep_graph(lambda: graph_facts(graph, [task.time for task in plan], name) | made_by)
         rows = {}
         for index, seed in enumerate(seeds):
             on_step = _of_seed(on_progress, index, len(plan), configuration.steps)
@@ -168,7 +176,9 @@ def _run_seed(
             learner = _resumed(learner, store.checkpoint(seed), plan[: missing[0]])
         for index in range(learner.tasks_, len(plan)):
             # A task of its own for each seed; it also keeps its windows, which must not pile up.
-            row = run_task(learner, replace(plan[index], seed=seed), partial(on_step, index))
+            task = replace(plan[index], seed=seed)
+            keep = None if store is None else partial(_keep, store, task)
+            row = run_task(learner, task, partial(on_step, index), on_decided=keep)
             rows.setdefault(row.time, row)
             if store is not None:
                 store.append(row)
@@ -179,6 +189,10 @@ def _run_seed(
         store.finish(seed)
     on_step(len(plan) - 1, configuration.steps)
     return tuple(rows[value(task.time)] for task in plan)
+
+
+def _keep(store: RunFolder, task: Task, decisions: Decisions) -> None:
+    store.keep_decisions(task.seed, task.graph.axis.value(task.time), lambda: write_decided(task, decisions))
 
 
 def _resumed(fresh: LifelongLearner, folder: Path, done: Sequence[Task]) -> LifelongLearner:
@@ -204,8 +218,12 @@ def run_task(
     on_step: Callable[[int, float], object] | None = None,
     *,
     learn_from: Task | None = None,
+    on_decided: Callable[[Decisions], object] | None = None,
 ) -> TaskRow:
-    """Adapt to a task, or to what is given in its place, then decide the task, and score that."""
+    """Adapt to a task, or to what is given in its place, then decide the task, and score that.
+
+    ``on_decided`` is called with the decisions before there is a row.
+    """
     studied = learn_from or task
     before = set(learner.classes_)
     start = time.perf_counter()
@@ -213,6 +231,8 @@ def run_task(
     adapted = time.perf_counter()
     decisions = learner.predict(task)
     decided = time.perf_counter()
+    if on_decided is not None:
+        on_decided(decisions)
     return TaskRow(
         seed=learner.seed,
         time=task.graph.axis.value(task.time),

@@ -54,8 +54,7 @@ def choose_restart(
     history, retired
         As they are for deciding.
     """
-    names = np.array([*graph.class_names, ""], object)
-    fresh = set(names[graph.codes[graph.codes >= 0]].tolist()) - set(learner.classes_)
+    fresh = _in_sight(graph, history) - set(learner.classes_)
     slice_ = _newest_slice(graph, learner.time_ or graph.first_time)
     if slice_ is None:
         return Choice("warm", f"no slice since the last update has {LEAST} labels to choose by")
@@ -64,6 +63,8 @@ def choose_restart(
         return Choice("warm", "there is no earlier model to compare with")
     time, chosen, truth = slice_
     other = "cold" if restart == "warm" else "warm"
+    if alternative.time_ is not None:
+        alternative.time_ = min(alternative.time_, learner.time_)  # slices may have been taken back between the two
     alternative.set_params(restart=other).adapt(Task(graph, learner.time_, history, mode="inductive"))
     right: dict[str, NDArray[np.bool_]] = {}
     for arm, model in ((restart, learner), (other, alternative), ("skip", before)):
@@ -79,6 +80,16 @@ def choose_restart(
     if share["cold"] - share["warm"] > _error(right["cold"], right["warm"]):
         return Choice("cold", seen)
     return Choice("warm", seen)
+
+
+def _in_sight(graph: EvolvingGraph, history: int | None) -> set[str]:
+    """The classes that an update would learn from: labels that have left the history teach no new class."""
+    labelled = np.flatnonzero(graph.codes >= 0)
+    times = graph.times[labelled]
+    if history is not None and len(times):
+        newest = graph.last_time if times[-1] == graph.last_time else graph.last_time - 1
+        labelled = labelled[times > newest - history]
+    return set(graph.names_of(np.unique(graph.codes[labelled])).tolist())
 
 
 def _newest_slice(graph: EvolvingGraph, since: int) -> tuple[int, NDArray[np.int64], NDArray[np.object_]] | None:

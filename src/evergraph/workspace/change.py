@@ -10,6 +10,7 @@ from evergraph.graph.evolving import EvolvingGraph
 from evergraph.learner import LifelongLearner
 from evergraph.nn.base import Model
 from evergraph.workspace.keeping import kept_learner
+from evergraph.workspace.renaming import current_name, renamings
 from evergraph.workspace.state import State
 from evergraph.workspace.store import Store, Transaction
 
@@ -65,11 +66,15 @@ class Change:
         return kept_learner(self.store, self.state.model, *self.own)
 
     def learner_before(self) -> LifelongLearner | None:
-        """The model before the one in force, where a version that had it is kept."""
+        """The model before the one in force, where a version that had it is kept; its classes by their names of now."""
+        state = self.state
         for number in reversed(self.store.numbers):
             record = State.from_dict(self.store.version(number)).model
-            if record.number < self.state.model.number:
-                return kept_learner(self.store, record, *self.own)
+            if record.number < state.model.number:
+                learner = kept_learner(self.store, record, *self.own)
+                steps = renamings(state.renamed, state.returns, number, state.version)
+                learner.classes_ = tuple(current_name(name, steps) for name in learner.classes_)
+                return learner
         return None
 
     def commit(self, state: State, command: str, what: str, **facts: Any) -> Outcome:

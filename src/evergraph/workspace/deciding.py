@@ -41,6 +41,8 @@ def decide(
 
     task = Task(graph, time, history, mode="inductive")
     outputs = _without(learner, learner.outputs(task), retired)
+    if learner.time_ is not None:
+        learner.time_ = min(learner.time_, time)  # no word about labels it may have learnt: these vertices have none
     decisions = learner.predict(task, outputs=outputs)
     chosen = np.flatnonzero(task.window.codes[task.test] < 0)
     rows = chosen + task.test.start
@@ -89,11 +91,12 @@ def _nearest(learner: LifelongLearner, outputs: Outputs, chosen: NDArray[np.int6
     """The most likely known classes of some vertices with their probabilities, in words."""
     logits, detector = outputs.logits[chosen], learner.detector or Softmax()
     shares = detector.probabilities(logits).cpu().numpy()
-    order = np.argsort(-logits.cpu().numpy(), axis=1, kind="stable")
+    values = logits.cpu().numpy()
+    order = np.argsort(-values, axis=1, kind="stable")
     found = []
     for row, columns in enumerate(order):
         named: dict[str, float] = {}
-        for column in columns:  # classes that were merged have several columns
+        for column in columns[values[row, columns] > _NEVER]:  # classes that were merged have several columns
             named.setdefault(learner.classes_[column], float(shares[row, column]))
             if len(named) == _NEAREST:
                 break

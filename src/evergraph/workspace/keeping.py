@@ -89,7 +89,8 @@ def kept_table(store: Store, name: str) -> pa.Table:
     import pyarrow.parquet as pq
 
     try:
-        return pq.read_table(pa.BufferReader(store.read(name)))
+        # Not read_table(), which loads pandas where there is one, and takes half a second for it.
+        return pq.ParquetFile(pa.BufferReader(store.read(name))).read()
     except pa.ArrowException as error:
         raise _damaged(store, f"the table {name} is damaged: {error}") from error
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from evergraph.datasets.tables import read_ids
+from evergraph.datasets.tables import Columns, read_ids
 from evergraph.errors import InputError
 from evergraph.graph import ids as id_columns
 from evergraph.graph.columns import as_table, class_column, id_column
@@ -20,16 +20,23 @@ from evergraph.workspace.change import Change, Outcome
 from evergraph.workspace.keeping import keep_graph, keep_table
 from evergraph.workspace.scoring import score_labels
 from evergraph.workspace.state import Kept, State
+from evergraph.workspace.words import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["give_labels", "label", "refuse_retired", "rows_of"]
+__all__ = ["give_labels", "label", "refuse_retired", "rows_in", "rows_of"]
 
 
-def label(change: Change, ids: Iterable[str | int] | str | Path, labels: Iterable[str] | None) -> Outcome:
+def label(
+    change: Change,
+    ids: Iterable[str | int] | str | Path,
+    labels: Iterable[str] | None,
+    *,
+    columns: Columns | None = None,
+) -> Outcome:
     """See `Workspace.label`."""
-    columns, file = change.state.settings.columns, ids if isinstance(ids, (str, Path)) else None
+    columns, file = columns or change.state.settings.columns, ids if isinstance(ids, (str, Path)) else None
     id_name, label_name = ("id", "label") if file is None else (columns.id, columns.label or "label")
     if isinstance(ids, (str, Path)):
         column, names, origin = read_ids(ids, id_name, label_name)
@@ -86,8 +93,9 @@ def give_labels(
         scored=tables,
     )
     corrected = int(sum(name is not None for name in before))
-    what = f"{len(rows):,} labels ({corrected:,} corrected), {count:,} decisions scored"
+    what = f"{counted(len(rows), 'label')} ({corrected:,} corrected), {counted(count, 'decision')} scored"
     what += f"; new classes: {', '.join(new)}" if new else ""
+    what += f"; {counted(without, 'row')} without a label passed over" if without else ""
     facts = {"labels": len(rows), "corrected": corrected, "scored": count, "new_classes": new, "without": without}
     return change.commit(state, command, what, **facts)
 
@@ -99,6 +107,14 @@ def refuse_retired(state: State, names: Iterable[str]) -> None:
             raise InputError(
                 f"the class {name!r} is retired", fix=f"bring it back first: evergraph ws classes create WS {name!r}"
             )
+
+
+def rows_in(graph: EvolvingGraph, ids: Iterable[str | int] | str | Path, columns: Columns) -> NDArray[np.int64]:
+    """Rows of the vertices with these ids, or with those in a file."""
+    if not isinstance(ids, (str, Path)):
+        return graph.find(ids)
+    column, _, origin = read_ids(ids, columns.id)
+    return rows_of(graph, column, origin, columns.id)
 
 
 def rows_of(graph: EvolvingGraph, column: pa.Array, origin: Origin, name: str) -> NDArray[np.int64]:

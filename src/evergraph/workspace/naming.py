@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from evergraph.classes import UNSEEN
+from evergraph.datasets.tables import Columns
 from evergraph.errors import InputError
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.workspace.change import Change, Outcome
 from evergraph.workspace.keeping import keep_graph, keep_learner
-from evergraph.workspace.labelling import give_labels
+from evergraph.workspace.labelling import give_labels, rows_in
 from evergraph.workspace.state import ModelRecord, Renaming, State
 
 __all__ = [
@@ -63,20 +65,25 @@ def list_classes(state: State, graph: EvolvingGraph) -> list[ClassRow]:
     """All classes, in the order in which they became known."""
     classes, known = graph.classes, set(state.model.classes)
     found = []
-    for name, first, last, support in zip(
-        classes.names, classes.first, classes.last, classes.support.tolist(), strict=True
-    ):
+    for name in dict.fromkeys([*classes.names, *state.model.classes, *state.retired]):
+        support = classes.count_of(name)
         if support or name in known or name in state.retired:
-            ends = [graph.axis.value(time) if support else None for time in (first, last)]
-            found.append(ClassRow(name, ends[0], ends[1], support, name in known, name in state.retired))
+            first, last = (
+                graph.axis.value(int(times[classes.row(name)])) if support else None
+                for times in (classes.first, classes.last)
+            )
+            found.append(ClassRow(name, first, last, support, name in known, name in state.retired))
     return found
 
 
-def create_class(change: Change, name: str, ids: Iterable[str | int]) -> Outcome:
+def create_class(
+    change: Change, name: str, ids: Iterable[str | int] | str | Path, *, columns: Columns | None = None
+) -> Outcome:
     """See `Workspace.create_class`."""
     check_name(name)
-    rows, retired = change.graph.find(ids), change.state.retired
-    if change.graph.classes.count_of(name) and name not in retired:
+    graph, retired = change.graph, change.state.retired
+    rows = rows_in(graph, ids, columns or change.state.settings.columns)
+    if graph.classes.count_of(name) and name not in retired:
         raise InputError(f"there is a class {name!r} already", fix="choose another name, or label the vertices with it")
     if not len(rows) and name not in retired:
         raise InputError("a class needs vertices", fix="give the ids of vertices that belong to it")
@@ -88,7 +95,7 @@ def create_class(change: Change, name: str, ids: Iterable[str | int]) -> Outcome
 
 def rename_class(change: Change, old: str, new: str) -> Outcome:
     """See `Workspace.rename_class`."""
-    if change.graph.classes.count_of(new):
+    if any(row.name == new for row in list_classes(change.state, change.graph)):
         raise InputError(f"there is a class {new!r} already", fix="choose another name, or merge the classes")
     return _rename(change, {old: new}, "classes rename", f"{old} is now {new}")
 
@@ -117,6 +124,9 @@ def _rename(change: Change, names: dict[str, str], command: str, what: str) -> O
     for new in names.values():
         check_name(new)
     _check_known(change, list(names))
+    there = [row.name for row in list_classes(state, change.graph)]
+    live = {names.get(name, name) for name in there if name not in state.retired}
+    merged = len(names) > 1 or not set(there).isdisjoint(names.values())
     # Outputs of merged classes say the same name until the next update, which trains one of them alone.
     learner.classes_ = tuple(names.get(name, name) for name in learner.classes_)
     kept = keep_learner(change.transaction, learner)
@@ -126,8 +136,9 @@ def _rename(change: Change, names: dict[str, str], command: str, what: str) -> O
         graph=keep_graph(change.transaction, renamed_graph(change.graph, names)),
         model=record,
         models=tuple(renamed_record(other, names) for other in state.models),
-        retired=tuple(dict.fromkeys(names.get(name, name) for name in state.retired)),
-        renamed=(*state.renamed, *(Renaming(change.version, old, new) for old, new in names.items())),
+        # A class is retired as long as nothing that lives is part of it.
+        retired=tuple(name for name in dict.fromkeys(names.get(old, old) for old in state.retired) if name not in live),
+        renamed=(*state.renamed, *(Renaming(change.version, old, new, merged) for old, new in names.items())),
     )
     return change.commit(state, command, what, renamed=names)
 
@@ -155,7 +166,7 @@ def renamed_graph(graph: EvolvingGraph, names: Mapping[str, str]) -> EvolvingGra
     >>> renamed_graph(graph, {"a": "x", "b": "x"}).labels.tolist()
     ['x', 'x', 'c']
     """
-    labels = {old: np.flatnonzero(graph.codes == graph.classes.row(old)) for old in names}
+    labels = {old: np.flatnonzero(graph.codes == graph.classes.row(old)) for old in names if old in graph.classes}
     # A name that is gone keeps its row, without vertices: rows never move.
     class_names = tuple(dict.fromkeys([*graph.class_names, *names.values()]))
     codes = graph.codes.copy()

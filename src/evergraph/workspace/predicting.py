@@ -10,11 +10,13 @@ import numpy as np
 from evergraph.classes import UNSEEN
 from evergraph.errors import InputError
 from evergraph.graph import ids as id_columns
+from evergraph.graph.evolving import EvolvingGraph
 from evergraph.workspace.change import Change
 from evergraph.workspace.deciding import decide
 from evergraph.workspace.keeping import keep_table
 from evergraph.workspace.scoring import standing
 from evergraph.workspace.state import Kept
+from evergraph.workspace.words import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,18 +31,19 @@ def predict(change: Change, time: int | str | None) -> pa.Table:
     state, graph = change.state, change.graph
     times, learner = _times(change, time), change.learner()
     tables, kept = [], list(state.decisions)
-    there = {entry.table for entry in kept}
+    last = {entry.time: entry.table for entry in kept}
     for moment in times:
         table = decide(learner, graph, moment, state.settings.history, state.model.number, state.retired)
         tables.append(table)
         name = keep_table(change.transaction, table)
-        if name not in there:
+        if name != last.get(moment):
             kept.append(Kept(name, change.version, moment, state.model.number, table.num_rows))
     found = pa.concat_tables(tables)
     if len(kept) > len(state.decisions):
         unseen = found.column("class").to_pylist().count(UNSEEN)
         span = ", ".join(map(graph.axis.label, times))
-        what = f"{found.num_rows:,} vertices of {span} by model {state.model.number}, {unseen:,} of them {UNSEEN}"
+        vertices = counted(found.num_rows, "vertex", "vertices")
+        what = f"{vertices} of {span} by model {state.model.number}, {unseen:,} of them {UNSEEN}"
         change.commit(replace(state, decisions=tuple(kept)), "predict", what)
     return found
 
@@ -52,7 +55,7 @@ def _times(change: Change, time: int | str | None) -> list[int]:
     if not open_times:
         raise InputError("every vertex has a label, so there is nothing to decide", fix="add a slice first")
     if time is not None:
-        wanted = graph.axis.period(time)
+        wanted = _period(graph, time)
         if wanted not in open_times:
             raise InputError(
                 f"no vertex of {graph.axis.label(wanted)} is without a label",
@@ -63,3 +66,10 @@ def _times(change: Change, time: int | str | None) -> list[int]:
     rows = np.flatnonzero(graph.codes < 0)
     undecided = {int(graph.times[row]) for row in rows if str(id_columns.at(graph.ids, row)) not in decided}
     return sorted(undecided) or open_times[-1:]
+
+
+def _period(graph: EvolvingGraph, time: int | str) -> int:
+    try:
+        return graph.axis.period(time)
+    except InputError as error:  # which tells of columns and rows
+        raise InputError(error.problem, fix=error.fix) from None

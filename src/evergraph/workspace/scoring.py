@@ -16,13 +16,14 @@ from evergraph.graph import ids as id_columns
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.metrics import score_task
 from evergraph.workspace.keeping import kept_table
-from evergraph.workspace.state import Renaming, State
+from evergraph.workspace.renaming import current_name, renamings
+from evergraph.workspace.state import State
 from evergraph.workspace.store import Store
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["SliceScores", "current_name", "prequential", "score_labels", "scored_decisions", "standing"]
+__all__ = ["SliceScores", "prequential", "score_labels", "scored_decisions", "standing"]
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,6 @@ def score_labels(
 
     times, parts = graph.times[rows], []
     ids, names = id_columns.take(graph.ids, rows), np.array(truth, object)
-    known = {record.number: set(record.classes) for record in state.models}
     for kept in state.decisions:
         if not (times == kept.time).any():
             continue
@@ -99,37 +99,21 @@ def score_labels(
             continue
         place = place[found]
         table = table.filter(pa.array(found)).select(["id", "class", "score", "probability", "best", "model"])
+        steps = renamings(state.renamed, state.returns, kept.version, state.version)
         for column in ("class", "best"):
-            current = [current_name(name, state.renamed, kept.version) for name in table.column(column).to_pylist()]
+            current = [current_name(name, steps) for name in table.column(column).to_pylist()]
             table = table.set_column(table.column_names.index(column), column, pa.array(current, pa.string()))
         facts = {
             "time": pa.array(np.full(len(place), kept.time)),
             "decided": pa.array(np.full(len(place), kept.version)),
             "labelled": pa.array(np.full(len(place), version)),
             "truth": pa.array(names[place].tolist(), pa.string()),
-            "known": pa.array([name in known.get(kept.model, ()) for name in names[place]]),
             "latency": pa.array(graph.last_time - times[place]),
         }
         for name, column in facts.items():
             table = table.append_column(name, column)
         parts.append(table)
     return pa.concat_tables(parts) if parts else None
-
-
-def current_name(name: str, renamed: Iterable[Renaming], version: int) -> str:
-    """What a class is called now that was called so in a version.
-
-    Examples
-    --------
-    >>> current_name("A", [Renaming(3, "A", "B"), Renaming(5, "B", "C")], 2)
-    'C'
-    >>> current_name("A", [Renaming(3, "A", "B"), Renaming(5, "B", "C")], 4)
-    'A'
-    """
-    for renaming in renamed:
-        if renaming.version > version and renaming.old == name:
-            name = renaming.new
-    return name
 
 
 def standing(store: Store, state: State, times: Iterable[int] | None = None) -> dict[str, dict[str, Any]]:
@@ -142,18 +126,26 @@ def standing(store: Store, state: State, times: Iterable[int] | None = None) -> 
     found: dict[str, dict[str, Any]] = {}
     for kept in state.decisions:
         if wanted is None or kept.time in wanted:
+            steps = renamings(state.renamed, state.returns, kept.version, state.version)
             for row in kept_table(store, kept.table).to_pylist():
-                names = {name: current_name(row[name], state.renamed, kept.version) for name in ("class", "best")}
+                names = {name: current_name(row[name], steps) for name in ("class", "best")}
                 found[str(row["id"])] = row | names | {"version": kept.version, "period": kept.time}
     return found
 
 
 def scored_decisions(store: Store, state: State) -> dict[int, dict[str, dict[str, Any]]]:
-    """For each time, the last decision on each vertex before its label came, beside that label; by id."""
+    """For each time, the last decision on each vertex before its label came, beside that label; by id.
+
+    Classes have the names they have now; ``known`` tells whether the model that decided knew that of the label.
+    """
+    known = {record.number: set(record.classes) for record in state.models}
     found: dict[int, dict[str, dict[str, Any]]] = {}
     for kept in state.scored:  # oldest first, so corrections and later decisions win
+        steps = renamings(state.renamed, state.returns, kept.version, state.version)
         for row in kept_table(store, kept.table).to_pylist():
-            found.setdefault(row["time"], {})[str(row["id"])] = row
+            names = {name: current_name(row[name], steps) for name in ("class", "best", "truth")}
+            facts = {"known": names["truth"] in known[row["model"]]}
+            found.setdefault(row["time"], {})[str(row["id"])] = row | names | facts
     return found
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from evergraph.datasets.tables import read_edges, read_ids, read_vertices
+from evergraph.datasets.tables import Columns, read_edges, read_vertices
 from evergraph.errors import InputError
 from evergraph.graph import ids as id_columns
 from evergraph.graph.change import append_columns, check_edges, check_vertices
@@ -17,20 +17,21 @@ from evergraph.graph.columns import EdgeColumns, VertexColumns
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.workspace.change import Change, Outcome
 from evergraph.workspace.keeping import keep_graph
-from evergraph.workspace.labelling import refuse_retired, rows_of
+from evergraph.workspace.labelling import refuse_retired, rows_in
+from evergraph.workspace.words import counted
 
 __all__ = ["add", "remove"]
 
 
-def add(change: Change, vertices: Any, edges: Any, *, drop_dangling: bool) -> Outcome:
+def add(change: Change, vertices: Any, edges: Any, *, drop_dangling: bool, columns: Columns | None = None) -> Outcome:
     """See `Workspace.add`."""
     graph = change.graph
-    new = _vertices(change, vertices)
+    new = _vertices(change, vertices, columns)
     if new is not None:
         _refuse_older(graph, new, vertices)
         refuse_retired(change.state, new.class_names)
     last = graph.last_time if new is None else int(new.times[-1])
-    grown = append_columns(graph, new, _from_now_on(graph, _edges(change, edges), last), drop_dangling)
+    grown = append_columns(graph, new, _from_now_on(graph, _edges(change, edges, columns), last), drop_dangling)
     labels = 0 if new is None else int((new.codes >= 0).sum())
     added, joined = len(grown) - len(graph), grown.n_edges - graph.n_edges
     if not added and not joined:
@@ -40,20 +41,19 @@ def add(change: Change, vertices: Any, edges: Any, *, drop_dangling: bool) -> Ou
         graph=keep_graph(change.transaction, grown),
         fresh_labels=change.state.fresh_labels + labels,
     )
-    what = f"{added:,} vertices ({labels:,} labelled) and {joined:,} edges; now up to {grown.axis.label(last)}"
+    what = (
+        f"{counted(added, 'vertex', 'vertices')} ({labels:,} labelled) and {counted(joined, 'edge')}; now up to "
+        f"{grown.axis.label(last)}"
+    )
     return change.commit(state, "add", what, vertices=added, labelled=labels, edges=joined)
 
 
-def remove(change: Change, vertices: Iterable[str | int] | str | Path, edges: Any) -> Outcome:
+def remove(
+    change: Change, vertices: Iterable[str | int] | str | Path, edges: Any, *, columns: Columns | None = None
+) -> Outcome:
     """See `Workspace.remove`."""
-    columns, graph = change.state.settings.columns, change.graph
-    ids: Iterable[str | int]
-    if isinstance(vertices, (str, Path)):
-        column, _, origin = read_ids(vertices, columns.id)
-        rows_of(graph, column, origin, columns.id)
-        ids = column.to_pylist()
-    else:
-        ids = vertices
+    columns, graph = columns or change.state.settings.columns, change.graph
+    ids = [id_columns.at(graph.ids, row) for row in rows_in(graph, vertices, columns)]
     if isinstance(edges, (str, Path)):
         read = read_edges(edges, columns, graph.axis)
         edges = {"source": read.source, "target": read.target}
@@ -62,21 +62,24 @@ def remove(change: Change, vertices: Iterable[str | int] | str | Path, edges: An
     if not gone and not cut:
         raise InputError("there is nothing to remove", fix="give ids of vertices, or edges")
     state = replace(change.state, graph=keep_graph(change.transaction, left))
-    return change.commit(state, "remove", f"{gone:,} vertices and {cut:,} edges", vertices=gone, edges=cut)
+    what = f"{counted(gone, 'vertex', 'vertices')} and {counted(cut, 'edge')}"
+    return change.commit(state, "remove", what, vertices=gone, edges=cut)
 
 
-def _vertices(change: Change, given: Any) -> VertexColumns | None:
+def _vertices(change: Change, given: Any, columns: Columns | None) -> VertexColumns | None:
     if given is None:
         return None
-    axis = change.graph.axis
-    if isinstance(given, (str, Path)):
-        return read_vertices(given, change.state.settings.columns, axis=axis, unlabelled=True)
-    return check_vertices(given, axis=axis)
+    axis, named = change.graph.axis, change.state.settings.columns
+    if not isinstance(given, (str, Path)):
+        return check_vertices(given, axis=axis)
+    columns = columns or named
+    # A slice need not have labels; but a column that was asked for just now must be there.
+    return read_vertices(given, columns, axis=axis, unlabelled=columns.label == named.label)
 
 
-def _edges(change: Change, given: Any) -> EdgeColumns | None:
+def _edges(change: Change, given: Any, columns: Columns | None) -> EdgeColumns | None:
     if isinstance(given, (str, Path)):
-        return read_edges(given, change.state.settings.columns, change.graph.axis)
+        return read_edges(given, columns or change.state.settings.columns, change.graph.axis)
     return check_edges(given, change.graph.axis)
 
 

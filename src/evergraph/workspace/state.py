@@ -10,7 +10,7 @@ from typing import Any, Self
 from evergraph.datasets.tables import Columns
 from evergraph.errors import InputError
 
-__all__ = ["Entry", "Kept", "ModelRecord", "Renaming", "Settings", "State"]
+__all__ = ["Entry", "Kept", "ModelRecord", "Renaming", "Return", "Settings", "State"]
 
 
 @dataclass(frozen=True)
@@ -117,11 +117,20 @@ class Entry:
 
 @dataclass(frozen=True)
 class Renaming:
-    """A class got another name, or became part of another class."""
+    """A class got another name or, ``merged``, became part of another class."""
 
     version: int
     old: str
     new: str
+    merged: bool = False
+
+
+@dataclass(frozen=True)
+class Return:
+    """A version in which graph, labels and model became those of an earlier one."""
+
+    version: int
+    to: int
 
 
 @dataclass(frozen=True)
@@ -144,6 +153,8 @@ class State:
         Classes that are not to be decided for any more.
     renamed
         All renamings of classes so far, oldest first: earlier decisions carry the old names.
+    returns
+        All returns to an earlier version so far, oldest first: with it its names returned.
     decisions, scored
         All tables so far, oldest first; never removed.
     log
@@ -157,9 +168,15 @@ class State:
     fresh_labels: int = 0
     retired: tuple[str, ...] = ()
     renamed: tuple[Renaming, ...] = ()
+    returns: tuple[Return, ...] = ()
     decisions: tuple[Kept, ...] = ()
     scored: tuple[Kept, ...] = ()
     log: tuple[Entry, ...] = ()
+
+    @property
+    def version(self) -> int:
+        """Its number."""
+        return self.log[-1].version
 
     def with_entry(self, command: str, what: str, version: int) -> State:
         """The same with one more line in the log."""
@@ -186,6 +203,7 @@ class State:
                 fresh_labels=int(content["fresh_labels"]),
                 retired=tuple(content["retired"]),
                 renamed=tuple(Renaming(**item) for item in content["renamed"]),
+                returns=tuple(Return(**item) for item in content["returns"]),
                 decisions=tuple(Kept(**item) for item in content["decisions"]),
                 scored=tuple(Kept(**item) for item in content["scored"]),
                 log=tuple(Entry(**item) for item in content["log"]),

@@ -13,6 +13,7 @@ from evergraph.graph.evolving import EvolvingGraph
 from evergraph.workspace.scoring import standing
 from evergraph.workspace.state import State
 from evergraph.workspace.store import Store
+from evergraph.workspace.words import counted
 
 __all__ = ["Status", "status"]
 
@@ -75,7 +76,7 @@ def status(store: Store, state: State, graph: EvolvingGraph) -> Status:
     undecided = sum(decision is None for decision in found)
     doubtful = sum(decision is not None and decision["class"] == UNSEEN for decision in found)
     return Status(
-        version=store.head,
+        version=state.version,
         kept=store.numbers[0],
         vertices=len(graph),
         edges=graph.n_edges,
@@ -92,15 +93,23 @@ def status(store: Store, state: State, graph: EvolvingGraph) -> Status:
         fresh_labels=state.fresh_labels,
         undecided=undecided,
         to_review=doubtful,
-        next=_next(undecided, state.fresh_labels, doubtful),
+        next=_next(undecided, 0 if _left_out(state) else state.fresh_labels, doubtful),
     )
+
+
+def _left_out(state: State) -> bool:
+    """Whether the last update found that the labels that have come would teach nothing."""
+    for entry in reversed(state.log):
+        if entry.command in ("update", "label", "add", "classes create", "rollback"):
+            return entry.command == "update"
+    return False
 
 
 def _next(undecided: int, fresh: int, doubtful: int) -> str:
     if fresh:
-        return f"evergraph ws update: {fresh:,} labels have not been learnt yet"
+        return f"evergraph ws update: {counted(fresh, 'label')} not learnt yet"
     if undecided:
-        return f"evergraph ws predict: {undecided:,} vertices have not been decided yet"
+        return f"evergraph ws predict: {counted(undecided, 'vertex', 'vertices')} not decided yet"
     if doubtful:
-        return f"evergraph ws review: {doubtful:,} vertices look like a class never seen before"
+        return f"evergraph ws review: {counted(doubtful, 'vertex', 'vertices')} held to be of a class never seen before"
     return "evergraph ws add, once a new slice arrives"

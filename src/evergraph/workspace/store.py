@@ -18,7 +18,6 @@ import contextlib
 import hashlib
 import io
 import json
-import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
@@ -32,7 +31,7 @@ from evergraph.errors import DamagedWorkspaceError, EvergraphError, InputError
 from evergraph.files import LOCK, locked, replace_synced, sync_folder, write_synced
 from evergraph.sealed import NotSealedError, seal, unseal
 
-__all__ = ["MANIFEST", "Store", "Transaction", "is_workspace"]
+__all__ = ["MANIFEST", "Store", "Transaction", "is_workspace", "objects_in"]
 
 FORMAT = "evergraph workspace"
 FORMAT_VERSION = 1
@@ -79,17 +78,12 @@ class Store:
             folder.mkdir(parents=True, exist_ok=True)
             try:
                 with locked(folder, "workspace"):
-                    if is_workspace(folder):
-                        raise InputError("there is a workspace already", file=folder, fix="choose another folder")
-                    if {entry.name for entry in folder.iterdir()} - {LOCK, VERSIONS, OBJECTS, f"{MANIFEST}.new"}:
-                        raise InputError(
-                            "the folder holds something else", file=folder, fix="choose an empty or a new folder"
-                        )
-                    sync_folder(folder.parent)
-                    yield from _transaction(folder, 0)
-            finally:
-                if made and not is_workspace(folder):
-                    shutil.rmtree(folder, ignore_errors=True)
+                    yield from _new(folder, made=made)
+            except OSError:
+                if made:
+                    with contextlib.suppress(OSError):
+                        folder.rmdir()  # which it refuses if there is anything inside
+                raise
 
     @property
     def head(self) -> int:
@@ -117,14 +111,18 @@ class Store:
 
     def version(self, number: int | None = None) -> Content:
         """What a version consists of; that in force unless a number is given."""
-        path = _version_path(self.folder, self.head if number is None else number)
+        head = self.head
+        if number is not None and number > head:  # a command that was killed may have left one that never was in force
+            raise self._missing(number)
+        path = _version_path(self.folder, head if number is None else number)
         try:
             return unseal(path.read_bytes(), FORMAT, FORMAT_VERSION)["content"]
         except FileNotFoundError:
-            if number is None:
-                raise _damaged(path, "the version in force is missing") from None
-            kept = f"{self.numbers[0]} to {self.numbers[-1]}"
-            raise InputError(f"there is no version {number}, or not any more", fix=f"choose from {kept}") from None
+            if number is not None:
+                raise self._missing(number) from None
+            if self.head != head:  # commands of other processes have come in between, and swept it away
+                return self.version()
+            raise _damaged(path, "the version in force is missing") from None
         except OSError as error:
             raise _damaged(path, f"it cannot be read ({error})") from error
         except NotSealedError as error:
@@ -134,6 +132,11 @@ class Store:
     def numbers(self) -> list[int]:
         """Numbers of the versions that are kept, the one in force last."""
         return [number for number in _numbers(self.folder) if number <= self.head]
+
+    def _missing(self, number: int) -> InputError:
+        kept = self.numbers
+        fix = f"choose from {kept[0]} to {kept[-1]}" if kept else "restore the folder from a backup"
+        return InputError(f"there is no version {number}, or not any more", fix=fix)
 
     def read(self, name: str) -> bytes:
         """The bytes of an object, compared with its hash."""
@@ -173,8 +176,8 @@ class Store:
 class Transaction:
     """New objects, and the version that names them."""
 
-    def __init__(self, folder: Path, base: int, keep: int) -> None:
-        self.folder, self.base, self.keep, self.committed = folder, base, keep, False
+    def __init__(self, folder: Path, base: int) -> None:
+        self.folder, self.base = folder, base
 
     def put(self, data: bytes, kind: str) -> str:
         """Keep bytes as an object of a kind, which is its suffix; returns its name."""
@@ -204,57 +207,80 @@ class Transaction:
         try:
             replace_synced(self.folder / MANIFEST, json.dumps(manifest).encode())  # the commit point
         except OSError as error:
-            if is_workspace(self.folder) and Store(self.folder).head == number:
-                self.committed = True
-                raise EvergraphError(
-                    f"{self.folder}: it is done, but the disk did not confirm it ({error.strerror or error}); look at "
-                    "'evergraph ws log' after the next start of the machine."
-                ) from error
-            raise
-        self.committed = True
-        with contextlib.suppress(OSError, EvergraphError):  # it is done; what is left over goes with the next command
-            sweep(self.folder, number, self.keep)
+            told = _in_the_end(self.folder, number)
+            if told is None:
+                raise
+            raise EvergraphError(f"{self.folder}: {told} ({error.strerror or error}).") from error
         return number
+
+
+def _in_the_end(folder: Path, number: int) -> str | None:
+    """What came of a commit that the disk failed at; None where nothing did."""
+    try:
+        if not is_workspace(folder) or Store(folder).head != number:
+            return None
+    except (OSError, EvergraphError):
+        return "the disk failed in the very moment of the change; 'evergraph ws log' tells whether it was made"
+    return "it is done, but the disk did not confirm it; look at 'evergraph ws log' after the machine's next start"
+
+
+def _new(folder: Path, *, made: bool) -> Iterator[Transaction]:
+    """The transaction that makes a workspace, in a folder that is held."""
+    try:
+        if is_workspace(folder):
+            raise InputError("there is a workspace already", file=folder, fix="choose another folder")
+        if {entry.name for entry in folder.iterdir()} - {LOCK, VERSIONS, OBJECTS, f"{MANIFEST}.new"}:
+            raise InputError("the folder holds something else", file=folder, fix="choose an empty or a new folder")
+        sync_folder(folder.parent)
+        yield from _transaction(folder, 0)
+    finally:
+        # Only who holds the lock may clean up: without it, this may be another process's unfinished work.
+        if made and not is_workspace(folder):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _transaction(folder: Path, base: int, keep: int = 10) -> Iterator[Transaction]:
     for name in (OBJECTS, VERSIONS):
         (folder / name).mkdir(exist_ok=True)
-    change = Transaction(folder, base, keep)
     try:
-        yield change
-    finally:
-        if not change.committed and base:
-            with contextlib.suppress(OSError, EvergraphError):
-                sweep(folder, base, keep)
+        yield Transaction(folder, base)
+    finally:  # done or not: what is left over now goes with the next command
+        with contextlib.suppress(OSError, EvergraphError):
+            sweep(folder, keep)
 
 
-def sweep(folder: Path, head: int, keep: int) -> None:
-    """Remove versions older than the last few, and objects that no kept version names; for who holds the lock."""
-    kept = [number for number in _numbers(folder) if head - keep < number <= head]
-    named = {name for number in kept for name in _objects_in(Store(folder).version(number))}
-    for number in set(_numbers(folder)) - set(kept):
+def sweep(folder: Path, keep: int) -> None:
+    """Remove versions older than the last few, and objects that no kept version names; for who holds the lock.
+
+    Which version is in force is read anew: a command that was interrupted cannot know whether it was committed.
+    """
+    store, numbers = Store(folder), _numbers(folder)
+    head = store.head
+    kept = [number for number in numbers if head - keep < number <= head]
+    named = {name for number in kept for name in objects_in(store.version(number))}
+    for number in set(numbers) - set(kept):
         _version_path(folder, number).unlink(missing_ok=True)
-    for entry in os.scandir(folder / OBJECTS):
-        if entry.name not in named:
-            Path(entry.path).unlink(missing_ok=True)
+    for path in (folder / OBJECTS).iterdir():
+        # What has another name than ours, someone else has put there.
+        if path.name not in named and _OBJECT.fullmatch(path.name.removesuffix(".new")):
+            path.unlink(missing_ok=True)
 
 
-def _objects_in(content: Any) -> Iterator[str]:
+def objects_in(content: Any) -> Iterator[str]:
     """All names of objects that stand anywhere in a version."""
     if isinstance(content, str):
         if _OBJECT.fullmatch(content):
             yield content
     elif isinstance(content, Mapping):
         for value in content.values():
-            yield from _objects_in(value)
+            yield from objects_in(value)
     elif isinstance(content, (list, tuple)):
         for value in content:
-            yield from _objects_in(value)
+            yield from objects_in(value)
 
 
 def _numbers(folder: Path) -> list[int]:
-    names = [entry.name for entry in os.scandir(folder / VERSIONS)]
+    names = [path.name for path in (folder / VERSIONS).iterdir()]
     return sorted(int(name[:-5]) for name in names if re.fullmatch(r"[0-9]{6,}\.json", name))
 
 

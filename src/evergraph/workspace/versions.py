@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from evergraph.errors import InputError
 from evergraph.workspace.change import Change, Outcome
-from evergraph.workspace.naming import renamed_record
-from evergraph.workspace.state import Renaming, State
+from evergraph.workspace.renaming import current_name, renamings
+from evergraph.workspace.state import Return, State
 
 __all__ = ["rollback"]
 
@@ -17,10 +17,9 @@ def rollback(change: Change, version: int, *, model_only: bool) -> Outcome:
     if version == change.transaction.base:
         raise InputError(f"version {version} is the one in force", fix="choose an earlier one: evergraph ws log")
     there, state = State.from_dict(change.store.version(version)), change.state
-    since = [event for event in state.renamed if event.version > version]
     if not model_only:
-        state = _returned(there, state, since, change.version)
-    elif since:
+        state = _returned(there, state, Return(change.version, version))
+    elif renamings(state.renamed, state.returns, version, state.version):
         raise InputError(
             f"classes were renamed after version {version}, whose model has the old names",
             fix="roll back everything, or choose a later version",
@@ -31,17 +30,20 @@ def rollback(change: Change, version: int, *, model_only: bool) -> Outcome:
     return change.commit(state, "rollback", what, model=state.model.number)
 
 
-def _returned(there: State, here: State, since: list[Renaming], version: int) -> State:
+def _returned(there: State, here: State, back: Return) -> State:
     """All of an earlier version but what was made since: models, decisions, scores and the log."""
-    merged = [event.new for event in since]
-    # What was decided under a new name is known by the old one again; of a merger nobody can tell which it was.
-    back = [Renaming(version, event.new, event.old) for event in reversed(since) if merged.count(event.new) == 1]
-    names = {event.old: event.new for event in back}
-    later = [record for record in here.models if record.number > max(other.number for other in there.models)]
+    returns = (*here.returns, back)
+    steps = renamings(here.renamed, returns, here.version, back.version)
+    later = [
+        replace(record, classes=tuple(dict.fromkeys(current_name(name, steps) for name in record.classes)))
+        for record in here.models
+        if record.number > max(other.number for other in there.models)
+    ]
     return replace(
         there,
-        models=(*there.models, *(renamed_record(record, names) for record in later)),
-        renamed=(*there.renamed, *back),
+        models=(*there.models, *later),
+        renamed=here.renamed,
+        returns=returns,
         decisions=here.decisions,
         scored=here.scored,
         log=here.log,

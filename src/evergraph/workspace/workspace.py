@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from evergraph.datasets.tables import Columns
 from evergraph.detect import GDOC, Detector
-from evergraph.errors import InputError
+from evergraph.errors import DamagedWorkspaceError, InputError
 from evergraph.graph.evolving import EvolvingGraph
+from evergraph.graph.features import WordCounts
 from evergraph.graph.window import TextMode
 from evergraph.learner import LifelongLearner
 from evergraph.nn import GraphSAGE
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["Workspace"]
+
+_T = TypeVar("_T")
 
 
 class Workspace:
@@ -112,13 +116,12 @@ class Workspace:
             raise InputError(
                 "no vertex has a label, so there is nothing to learn from", fix="give some vertices their labels"
             )
-        time = updating.coming(graph)
-        size = check_history(graph, time, history)
-        settings = Settings(size, _explained(graph, time, history, size), columns or Columns(), keep)
         learner = LifelongLearner(
             model or GraphSAGE(), detector or GDOC(), restart="warm", steps=steps, lr=lr, text=text, seed=seed
         )
         with Store.new(Path(folder)) as transaction:
+            size, why = _chosen(graph, updating.coming(graph), history)
+            settings = Settings(size, why, _named(columns or Columns(), graph), keep)
             record = updating.train(transaction, learner, graph, size, 1, Choice("cold", "it is the first"), on_step)
             state = State(settings, keep_graph(transaction, graph), record, (updating.remembered(record),))
             what = (
@@ -138,16 +141,15 @@ class Workspace:
     @property
     def graph(self) -> EvolvingGraph:
         """The graph with the labels that have come."""
-        return self._graph_of(self.state)
+        return self._read(lambda _, graph: graph)
 
     def learner(self) -> LifelongLearner:
         """The model in force."""
-        return kept_learner(self.store, self.state.model, *self._own)
+        return self._read(lambda state, _: kept_learner(self.store, state.model, *self._own))
 
     def status(self) -> Status:
         """Where the workspace stands, and what to do next."""
-        state = self.state
-        return status(self.store, state, self._graph_of(state))
+        return self._read(lambda state, graph: status(self.store, state, graph))
 
     def log(self) -> tuple[Entry, ...]:
         """All commands that changed something, oldest first."""
@@ -155,13 +157,21 @@ class Workspace:
 
     def scores(self) -> list[SliceScores]:
         """How the decisions on each slice did, as far as labels have come."""
-        state = self.state
-        return prequential(self.store, state, self._graph_of(state))
+        return self._read(lambda state, graph: prequential(self.store, state, graph))
 
     def review(self, most: int | None = 20) -> list[ReviewRow]:
         """The vertices held to be of an unseen class that have no label yet, most unseen first."""
-        state = self.state
-        return review(self.store, state, self._graph_of(state), most)
+        return self._read(lambda state, graph: review(self.store, state, graph, most))
+
+    def _read(self, read: Callable[[State, EvolvingGraph], _T]) -> _T:
+        """Read something of the version in force, anew where commands of other processes swept it away meanwhile."""
+        while True:
+            state = self.state
+            try:
+                return read(state, self._graph_of(state))
+            except DamagedWorkspaceError:
+                if self.store.head == state.version:
+                    raise
 
     def _graph_of(self, state: State) -> EvolvingGraph:
         if self._graph is None or self._graph[0] != state.graph:
@@ -170,7 +180,14 @@ class Workspace:
 
     # --- slices ------------------------------------------------------------------------------------------------------
 
-    def add(self, vertices: Any = None, edges: Any = None, *, drop_dangling: bool = False) -> Outcome:
+    def add(
+        self,
+        vertices: Any = None,
+        edges: Any = None,
+        *,
+        drop_dangling: bool = False,
+        columns: Columns | None = None,
+    ) -> Outcome:
         """A new slice arrives, unlabelled or partly labelled.
 
         Edges between vertices that were there before, without a time of their own, count from the slice on: the past
@@ -182,13 +199,21 @@ class Workspace:
             A file, or columns as `EvolvingGraph.append` takes them. No vertex may be older than the newest one.
         drop_dangling
             Drop edges to unknown ids instead of refusing them.
+        columns
+            What columns are called in the files, where it is not what `create` was told.
         """
         if vertices is None and edges is None:
             raise InputError("there is nothing to add", fix="give vertices, edges or both")
         with self._change() as change:
-            return slices.add(change, vertices, edges, drop_dangling=drop_dangling)
+            return slices.add(change, vertices, edges, drop_dangling=drop_dangling, columns=columns)
 
-    def remove(self, vertices: Iterable[str | int] | str | Path = (), edges: Any = None) -> Outcome:
+    def remove(
+        self,
+        vertices: Iterable[str | int] | str | Path = (),
+        edges: Any = None,
+        *,
+        columns: Columns | None = None,
+    ) -> Outcome:
         """Take vertices (with their edges) or edges out of the graph; what was decided on them is kept.
 
         Parameters
@@ -197,9 +222,11 @@ class Workspace:
             Ids, or a file with a column of ids.
         edges
             A file, or columns as `EvolvingGraph.remove` takes them.
+        columns
+            See `add`.
         """
         with self._change() as change:
-            return slices.remove(change, vertices, edges)
+            return slices.remove(change, vertices, edges, columns=columns)
 
     # --- decisions ---------------------------------------------------------------------------------------------------
 
@@ -226,7 +253,13 @@ class Workspace:
 
     # --- labels ------------------------------------------------------------------------------------------------------
 
-    def label(self, ids: Iterable[str | int] | str | Path, labels: Iterable[str] | None = None) -> Outcome:
+    def label(
+        self,
+        ids: Iterable[str | int] | str | Path,
+        labels: Iterable[str] | None = None,
+        *,
+        columns: Columns | None = None,
+    ) -> Outcome:
         """Labels have come, late ones and corrections too; a new name is a new class.
 
         All earlier decisions on these vertices are scored against them; see `scores`.
@@ -237,9 +270,11 @@ class Workspace:
             Ids of vertices, or a file with a column of ids and one of labels; rows without a label are passed over.
         labels
             Class names, one an id.
+        columns
+            See `add`.
         """
         with self._change() as change:
-            return labelling.label(change, ids, labels)
+            return labelling.label(change, ids, labels, columns=columns)
 
     # --- learning ----------------------------------------------------------------------------------------------------
 
@@ -261,13 +296,24 @@ class Workspace:
 
     def classes(self) -> list[ClassRow]:
         """All classes, in the order in which they became known."""
-        state = self.state
-        return naming.list_classes(state, self._graph_of(state))
+        return self._read(naming.list_classes)
 
-    def create_class(self, name: str, ids: Iterable[str | int]) -> Outcome:
-        """A new class from reviewed vertices, which get it as their label; or a retired one brought back."""
+    def create_class(
+        self, name: str, ids: Iterable[str | int] | str | Path = (), *, columns: Columns | None = None
+    ) -> Outcome:
+        """A new class from reviewed vertices, which get it as their label; or a retired one brought back.
+
+        Parameters
+        ----------
+        name
+            Of the class.
+        ids
+            Of the vertices, or a file with a column of ids.
+        columns
+            See `add`.
+        """
         with self._change() as change:
-            return naming.create_class(change, name, ids)
+            return naming.create_class(change, name, ids, columns=columns)
 
     def rename_class(self, old: str, new: str) -> Outcome:
         """A class gets another name, in the labels, in the model and in what is said of earlier decisions."""
@@ -311,13 +357,18 @@ class Workspace:
             yield Change(self.store, transaction, state, self._graph_of(state), self._own)
 
 
-def _explained(graph: EvolvingGraph, time: int, history: History, size: int | None) -> str:
-    """How a history was chosen, in words."""
+def _chosen(graph: EvolvingGraph, time: int, history: History) -> tuple[int | None, str]:
+    """A history as a number of times, None for all, and how it was chosen, in words."""
     unit = graph.axis.steps
-    if size is None:
-        return "the history is all there is"
-    if history != "auto":
-        return f"the history of {size} {unit} was asked for"
-    sizes = history_sizes(graph, time)
-    shares = ", ".join(f"{level} %: {found}" for level, found in sizes.items())
-    return f"the history of {size} {unit} covers half of the time differences over two edges ({shares})"
+    sizes = history_sizes(graph, time) if history == "auto" else {}
+    if not sizes:
+        size = check_history(graph, time, history)
+        return size, "the history is all there is" if size is None else f"the history of {size} {unit} was asked for"
+    shares = ", ".join(f"{level}%: {found}" for level, found in sizes.items())
+    why = f"the history of {sizes[50]} {unit} covers half of the time differences over two edges ({shares})"
+    return sizes[50], why
+
+
+def _named(columns: Columns, graph: EvolvingGraph) -> Columns:
+    """Columns of which that of the text has a name where the graph has text: a slice without it is then a slip."""
+    return replace(columns, text="text") if columns.text is None and isinstance(graph.features, WordCounts) else columns

@@ -1,0 +1,68 @@
+"""Learn how to write a detector of unseen classes, check that it keeps the contract, and choose its threshold for free.
+
+The detector is the energy score: a vertex whose logits are small on the whole looks like nothing known.
+Run it with: python examples/own_detector.py
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch.nn.functional import cross_entropy
+
+import evergraph
+from evergraph.detect import Detector, check_detector
+from evergraph.nn import GraphSAGE
+
+
+@dataclass(frozen=True)
+class Energy(Detector):
+    """Rejects a vertex with less energy than ``share`` of the training vertices; energy: log-sum-exp of the logits."""
+
+    share: float = 0.1
+
+    def loss(self, logits, targets, counts, weights=None):  # counts would serve to weight rare classes, as gDOC does
+        losses = cross_entropy(logits, targets, reduction="none")
+        return losses.mean() if weights is None else (weights * losses).sum() / weights.sum()
+
+    def fit(self, outputs, targets, before):  # after training; the learner keeps and saves what is returned
+        return {"energies": outputs.logits.double().logsumexp(1)}
+
+    def score(self, outputs, state):  # higher is more unseen
+        return -outputs.logits.double().logsumexp(1)
+
+    def reject(self, outputs, state):
+        return self.score(outputs, state) > -torch.quantile(state["energies"], self.share)
+
+
+class UpsideDown(Energy):
+    """A slip that one would hardly notice otherwise."""
+
+    def score(self, outputs, state):
+        return -super().score(outputs, state)
+
+
+def main() -> None:
+    for detector in (Energy(), UpsideDown()):
+        try:
+            check_detector(detector)
+            print(f"{detector}: the contract is kept")
+        except AssertionError as broken:
+            print(broken)
+
+    graph = evergraph.datasets.synthetic(vertices=1500, times=8, classes=4, new_classes=5, seed=3)
+    learner = evergraph.LifelongLearner(GraphSAGE(hidden=16), Energy(), steps=60, lr=0.01)
+    for task in evergraph.tasks(graph, history=3, first=6):
+        outputs = learner.adapt(task).outputs(task)
+        for share in (0.02, 0.1, 0.3):  # no training in between
+            scores = evergraph.evaluate(task, learner.predict(task, Energy(share), outputs))
+            found, unseen = scores.confusion.tp, scores.confusion.tp + scores.confusion.fn
+            print(f"time {task.time}, share {share}: rejects {scores.rejected:.0%}, finds {found} of {unseen} unseen")
+
+
+if __name__ == "__main__":
+    main()
+
+# prints: Energy(share=0.1): the contract is kept
+# prints: UpsideDown(share=0.1): vertices that are like no class must score higher
+# prints: time 6, share 0.02: rejects
+# prints: time 7, share 0.3: rejects

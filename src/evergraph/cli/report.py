@@ -1,0 +1,57 @@
+"""``evergraph report``: one page that tells what came of a run or a workspace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evergraph.cli.common import Json, Quiet, print_json, set_up_logging, working
+from evergraph.errors import InputError
+
+if TYPE_CHECKING:
+    from evergraph.report.story import Story
+
+EXAMPLE = "Example: evergraph report runs/metamath --out report.html"
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="RUN|WS", help="The folder of a run, or a workspace.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The page to write.")] = Path("report.html"),
+    against: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="A run of the same tasks with --restart cold, for the forward transfer."),
+    ] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Tell a run or a workspace on one page: how right it was, what was unseen, and what to look at.
+
+    The page is a single HTML file that needs no network; it is light or dark, and reads well on a phone.
+    """
+    set_up_logging(quiet)
+    if out.is_dir():
+        raise InputError("this is a folder, not a file", file=out, fix="name the page to write, as report.html")
+    with working("reading and drawing", quiet or as_json):
+        story = _story(folder, against)
+        from evergraph.report.page import page_of, write_page
+
+        size = write_page(page_of(story), out)
+    if as_json:
+        print_json({"out": str(out), "bytes": size})
+    elif not quiet:
+        typer.echo(f"{out} ({size / 1e6:.1f} MB)")
+
+
+def _story(folder: Path, against: Path | None) -> Story:
+    """The story of whatever the folder holds."""
+    if not (folder / "workspace.json").is_file():
+        from evergraph.report.of_run import story_of_run
+
+        return story_of_run(folder, against)
+    if against is not None:
+        raise InputError("a workspace has no run to compare with", fix="leave --against out")
+    from evergraph.report.of_workspace import story_of_workspace
+
+    return story_of_workspace(folder)

@@ -1,0 +1,169 @@
+"""``evergraph ws init``: a workspace around what there is so far, and its first model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evergraph.cli.common import (
+    DetectorName,
+    HistoryOption,
+    Json,
+    ModelName,
+    Quiet,
+    graphs_like,
+    parse_history,
+    print_json,
+    set_up_logging,
+)
+from evergraph.cli.ws_common import (
+    DropDangling,
+    Edges,
+    EdgeTimeColumn,
+    Features,
+    Folder,
+    IdColumn,
+    LabelColumn,
+    SourceColumn,
+    TargetColumn,
+    TextColumn,
+    TimeColumn,
+    Vertices,
+    interruptible,
+    named,
+    next_of,
+    progress,
+    tell,
+)
+from evergraph.errors import InputError
+
+if TYPE_CHECKING:
+    from evergraph.datasets.tables import Columns
+    from evergraph.graph.evolving import EvolvingGraph
+
+
+EXAMPLE = "Example: evergraph ws init ws --vertices papers.csv --edges cites.csv --time year --label venue"
+
+
+def init(
+    ws: Folder,
+    vertices: Vertices = None,
+    edges: Edges = None,
+    graph: Annotated[
+        str | None,
+        typer.Option(
+            metavar="GRAPH",
+            help="Instead of files: a graph folder, or: metamath, synthetic.",
+            autocompletion=graphs_like,
+        ),
+    ] = None,
+    id: IdColumn = None,
+    time: TimeColumn = None,
+    label: LabelColumn = None,
+    text: TextColumn = None,
+    features: Features = None,
+    source: SourceColumn = None,
+    target: TargetColumn = None,
+    edge_time: EdgeTimeColumn = None,
+    every: Annotated[
+        str | None,
+        typer.Option(metavar="year|month|week|day|N", help="Granularity of time. Default: years of dates, else as is."),
+    ] = None,
+    drop_dangling: DropDangling = False,
+    model: Annotated[ModelName, typer.Option(help="The model.")] = ModelName.sage,
+    hidden: Annotated[int | None, typer.Option(min=1, metavar="N", help="Its width. Default: the model's own.")] = None,
+    layers: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Its layers. Default: the model's own.")
+    ] = None,
+    dropout: Annotated[float | None, typer.Option(metavar="X", help="Its dropout. Default: the model's own.")] = None,
+    history: HistoryOption = "auto",
+    detector: Annotated[DetectorName, typer.Option(help="Detector of unseen classes.")] = DetectorName.gdoc,
+    threshold: Annotated[
+        float | None, typer.Option(metavar="X", help="Least probability of a known class. Default: the detector's own.")
+    ] = None,
+    alpha: Annotated[
+        float | None, typer.Option(metavar="X", help="Risk reduction of doc and gdoc. Default: none.")
+    ] = None,
+    steps: Annotated[int, typer.Option(min=1, metavar="N", help="Training steps for each model.")] = 200,
+    lr: Annotated[float | None, typer.Option(metavar="X", help="Learning rate. Default: the paper's.")] = None,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Where all randomness comes from.")] = 0,
+    keep: Annotated[int, typer.Option(min=2, metavar="N", help="Versions that are kept to roll back to.")] = 10,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Make a workspace from what there is so far, and train its first model.
+
+    What the columns are called is kept with it, so that later commands need not be told.
+    """
+    sight = parse_history(history)
+    set_up_logging(quiet)
+    with interruptible(ws):
+        with progress("init", quiet or as_json) as shown:
+            from evergraph.datasets.tables import Columns
+            from evergraph.experiments import build_detector, build_model
+            from evergraph.workspace import Workspace
+
+            columns = named(
+                Columns(),
+                features,
+                id=id,
+                time=time,
+                label=label,
+                text=text,
+                source=source,
+                target=target,
+                edge_time=edge_time,
+            )
+            # Before a graph is read, which may take long.
+            chosen = build_model(model.value, hidden=hidden, layers=layers, dropout=dropout)
+            rejecting = build_detector(detector.value, threshold=threshold, alpha=alpha)
+            workspace = Workspace.create(
+                ws,
+                _graph(vertices, edges, graph, columns or Columns(), every, drop_dangling),
+                model=chosen,
+                detector=rejecting,
+                history=sight,
+                steps=steps,
+                lr=lr,
+                seed=seed,
+                columns=columns,
+                keep=keep,
+                on_step=shown(steps),
+            )
+            status, following = workspace.status(), next_of(workspace, ws)
+        what = workspace.log()[0].what
+        if as_json:
+            print_json({"workspace": str(ws), "what": what} | status.as_dict() | {"next": following})
+        elif not quiet:
+            tell("init", 1, what, following)
+
+
+def _graph(
+    vertices: Path | None, edges: Path | None, graph: str | None, columns: Columns, every: str | None, drop: bool
+) -> EvolvingGraph:
+    """What a workspace is made around."""
+    if graph is None and (vertices is None or edges is None):
+        raise InputError(
+            "there is nothing to make a workspace from", fix="give --vertices and --edges, or --graph instead"
+        )
+    if graph is not None:
+        also = {"--vertices": vertices, "--edges": edges, "--every": every, "--drop-dangling": drop or None}
+        if given := [option for option, value in also.items() if value is not None]:
+            raise InputError(f"--graph and {given[0]} were given", fix="leave one of them out")
+        from evergraph.datasets import load
+
+        return load(graph)
+    from dataclasses import asdict
+
+    from evergraph.datasets.tables import read_tables
+
+    try:
+        return read_tables(vertices or "", edges, every=every, drop_dangling=drop, **asdict(columns))
+    except InputError as error:
+        if "--no-label" not in (error.fix or ""):
+            raise
+        # Elsewhere one can leave labels out; the first model needs some.
+        fix = str(error.fix).partition(", or leave labels out")[0]
+        raise InputError(error.problem, fix=fix, file=error.file, column=error.column) from None

@@ -1,0 +1,127 @@
+"""``evergraph ws status``, ``review``, ``scores`` and ``log``: looking at a workspace without changing it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from evergraph.cli.common import Json, Quiet, console, print_json, set_up_logging, working
+from evergraph.cli.ws_common import Folder, ReplaceFile, interruptible, next_of, typed
+
+if TYPE_CHECKING:
+    from evergraph.workspace import Workspace
+    from evergraph.workspace.reviewing import ReviewRow
+
+_Found = TypeVar("_Found")
+
+
+def look(folder: Path, quiet: bool, at: Callable[[Workspace], _Found]) -> _Found:
+    """Something about a workspace."""
+    set_up_logging(quiet)
+    with interruptible(folder), working("reading", quiet):
+        from evergraph.workspace import Workspace
+
+        return at(Workspace(folder))
+
+
+def status(ws: Folder, as_json: Json = False, quiet: Quiet = False) -> None:
+    """Show where a workspace stands: graph, model, what waits, how the last decisions did, and what to do next."""
+    found, scores, following = look(
+        ws,
+        quiet or as_json,
+        lambda workspace: (workspace.status(), workspace.scores(), next_of(workspace, ws)),
+    )
+    last = next((row for row in reversed(scores) if row.labelled), None)
+    if as_json:
+        known = {"scores": None if last is None else last.as_dict(), "next": following}
+        print_json({"workspace": str(ws)} | found.as_dict() | known)
+    elif not quiet:
+        from evergraph.cli.ws_show import show_status
+
+        show_status(console(), ws, found, last, following)
+
+
+def review(
+    ws: Folder,
+    most: Annotated[int, typer.Option(min=1, metavar="N", help="How many vertices.")] = 20,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write them there, as .csv with an empty column for labels."),
+    ] = None,
+    replace: ReplaceFile = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Show the vertices that were held to be of an unseen class, most unseen first, with their words and neighbours.
+
+    The file of --out has a column for labels: fill it in, and give it to ws label.
+    """
+    from evergraph.cli.ws_files import check_out, write_csv
+
+    check_out(out, replace=replace, parquet=False)
+    rows, status, columns = look(
+        ws,
+        quiet or as_json,
+        lambda workspace: (workspace.review(most), workspace.status(), workspace.state.settings.columns),
+    )
+    if out is not None:
+        # Under the names that ws label looks for; where another column has one of them, that one steps aside.
+        taken = (columns.id, columns.label or "label")
+        heads = ("time", "score", "best", "probability", "words", "neighbours", "model")
+        others = [f"{name}_" if name in taken else name for name in heads]
+        write_csv(out, [taken[0], *others, taken[1]], map(_cells, rows))
+    if as_json:
+        print_json(
+            {
+                "workspace": str(ws),
+                "to_review": status.to_review,
+                "vertices": [row.as_dict() for row in rows],
+                "out": None if out is None else str(out),
+            }
+        )
+    elif not quiet:
+        from evergraph.cli.ws_show import show_review
+
+        if out is None:
+            show_review(console(), rows, status.to_review)
+        else:
+            typer.echo(f"{len(rows):,} of {status.to_review:,} vertices written to {out}")
+            typer.echo(f"Next: fill in its column {taken[1]}, then {typed('label', ws)} --labels {out}")
+
+
+def _cells(row: ReviewRow) -> list[object]:
+    from evergraph.workspace.deciding import in_words
+
+    words, neighbours = ", ".join(row.words), in_words(row.neighbours)
+    return [row.id, row.time, row.score, row.best, row.probability, words, neighbours, row.model, ""]
+
+
+def scores(ws: Folder, as_json: Json = False, quiet: Quiet = False) -> None:
+    """Show how the decisions on each slice did, as far as labels have come.
+
+    Of each vertex the last decision before its label counts. It is unseen if its class was unknown to the model that
+    decided.
+    """
+    found = look(ws, quiet or as_json, lambda workspace: workspace.scores())
+    if as_json:
+        print_json({"workspace": str(ws), "slices": [row.as_dict() for row in found]})
+    elif not quiet:
+        from evergraph.cli.ws_show import show_scores
+
+        show_scores(console(), found)
+
+
+def log(ws: Folder, as_json: Json = False, quiet: Quiet = False) -> None:
+    """Show all commands that changed something, and which versions can be returned to."""
+    entries, kept = look(ws, quiet or as_json, lambda workspace: (workspace.log(), workspace.store.numbers))
+    if as_json:
+        from dataclasses import asdict
+
+        print_json({"workspace": str(ws), "kept": kept, "log": [asdict(entry) for entry in entries]})
+    elif not quiet:
+        from evergraph.cli.ws_show import show_log
+
+        show_log(console(), entries, kept, ws)

@@ -1,0 +1,193 @@
+"""What a workspace shows people: tables that fit a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from rich.table import Table
+from rich.text import Text
+
+from evergraph.classes import UNSEEN
+from evergraph.cli.ws_common import typed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from rich.console import Console, JustifyMethod
+
+    from evergraph.workspace.naming import ClassRow
+    from evergraph.workspace.reviewing import ReviewRow
+    from evergraph.workspace.scoring import SliceScores
+    from evergraph.workspace.state import Entry
+    from evergraph.workspace.status import Status
+
+_Row = TypeVar("_Row")
+
+_MOST_DECISIONS = 20
+_MOST_LINES = 40
+_MOST_CLASSES = 4
+
+
+def show_decisions(to: Console, table: pa.Table, *, brief: bool) -> None:
+    """The first decisions, or only how many there are."""
+    classes, models = table.column("class").to_pylist(), table.column("model").to_pylist()
+    times = dict.fromkeys(map(str, table.column("time").to_pylist()))
+    to.print(
+        Text(
+            f"{len(classes):,} vertices of {', '.join(times)} decided by model {models[0]}, "
+            f"{classes.count(UNSEEN):,} of them {UNSEEN}"
+        )
+    )
+    if brief:
+        return
+    to.print()
+    rows = table.slice(0, _MOST_DECISIONS).to_pylist()
+    widths = [min(most, max(len(str(row[name])) for row in rows)) for name, most in (("id", 16), ("class", 20))]
+    left = max(to.width - sum(widths) - 18, 20)  # the rest is taken by numbers and gaps
+    shown = _table("id", "class", "score:", "prob.:", "nearest classes", "neighbours")
+    for row in rows:
+        _add(
+            shown,
+            _cut(str(row["id"]), widths[0]),
+            _cut(row["class"], widths[1]),
+            f"{row['score']:.3f}",
+            f"{row['probability']:.3f}",
+            _cut(row["nearest"], left - left // 2),
+            _cut(row["neighbours"] or "none", left // 2),
+        )
+    to.print(shown)
+    more = len(classes) - len(rows)
+    to.print(f"and {more:,} more; --out FILE writes all, in full\n" if more else "")
+
+
+def show_status(to: Console, folder: Path, found: Status, last: SliceScores | None, following: str) -> None:
+    """Where a workspace stands."""
+    facts = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    rows = {
+        "workspace": f"{folder}, version {found.version}; those from {found.kept} on can be returned to",
+        "graph": f"{found.vertices:,} vertices ({found.labelled:,} labelled) and {found.edges:,} edges, "
+        f"{found.first_time} to {found.last_time}",
+        "history": found.history_why,
+        "model": f"{found.model}, {found.model_restart}: {found.model_why}",
+        "classes": f"{found.classes:,} known to the model",
+        "retired": ", ".join(found.retired),
+        "waiting": f"{found.fresh_labels:,} labels to learn from, {found.undecided:,} vertices to decide, "
+        f"{found.to_review:,} to review",
+        "scores": "" if last is None else _in_words(last),
+        "next": following,
+    }
+    for name, text in rows.items():
+        if text:
+            _add(facts, name, text)
+    to.print(facts)
+
+
+def _in_words(row: SliceScores) -> str:
+    return (
+        f"of {row.time}, {row.labelled:,} of {row.decided:,} labels have come: accuracy {_number(row.accuracy)}, "
+        f"open F1 {_number(row.open_f1)}, MCC {_number(row.mcc)}, {row.alarm_rate:.1%} held to be {UNSEEN} and "
+        f"{_number(row.unseen, '.1%')} truly so"
+    )
+
+
+def show_scores(to: Console, found: Sequence[SliceScores]) -> None:
+    """The slices, the newest last."""
+    if not found:
+        to.print("Nothing was decided yet, so there is nothing to score.")
+        return
+    rows = _newest(to, found, "slices")
+    heads = ("time", "decided", "labels", "accuracy", "open F1", "MCC", "alarms", "unseen", "latency", "drift", "model")
+    table = _table(*(f"{head}:" for head in heads))
+    for row in rows:
+        _add(
+            table,
+            str(row.time),
+            f"{row.decided:,}",
+            f"{row.labelled:,}",
+            *(_number(value) for value in (row.accuracy, row.open_f1, row.mcc)),
+            f"{row.alarm_rate:.1%}",
+            _number(row.unseen, ".1%"),
+            _number(row.latency, ".1f"),
+            _number(row.drift, ".2f"),
+            ",".join(map(str, row.models)),
+        )
+    to.print(table)
+    to.print(
+        "\nOf each vertex the last decision before its label counts. alarms: held to be unseen; unseen: truly unknown "
+        "to the model that decided; latency: times until the label came; drift: how far the mix of classes moved."
+    )
+
+
+def show_review(to: Console, rows: Sequence[ReviewRow], waiting: int) -> None:
+    """The vertices to look at."""
+    from evergraph.workspace.deciding import in_words
+
+    if not rows:
+        to.print("No vertex without a label was held to be of an unseen class.")
+        return
+    for row in rows:
+        to.print(Text(f"{row.id}, {row.time}, score {row.score:.3f}", style="bold"))
+        table = Table(show_header=False, box=None, padding=(0, 1, 0, 2))
+        table.add_column(no_wrap=True)
+        table.add_column()
+        if row.words:
+            _add(table, "words", ", ".join(row.words))
+        _add(table, "nearest class", f"{row.best} {row.probability:.2f}")
+        most = in_words(row.neighbours[:_MOST_CLASSES])
+        left = sum(count for _, count in row.neighbours[_MOST_CLASSES:])
+        _add(table, "neighbours", (f"{most}, others {left:,}" if left else most) or "none")
+        to.print(table)
+    more = f"; the first {len(rows):,} are shown (--most N, or --out FILE)" if waiting > len(rows) else ""
+    to.print(f"\n{waiting:,} vertices to review{more}")
+
+
+def show_log(to: Console, entries: Sequence[Entry], kept: Sequence[int], folder: Path) -> None:
+    """The commands, the newest last."""
+    rows = _newest(to, entries, "commands")
+    table = _table("version:", "when (UTC)", "command", "what")
+    for entry in rows:
+        _add(table, str(entry.version), entry.when[:16].replace("T", " "), entry.command, entry.what)
+    to.print(table)
+    if len(kept) > 1:
+        back = f"{typed('rollback', folder)} VERSION"
+        to.print(Text(f"\nVersions from {kept[0]} on can be returned to: {back}"), soft_wrap=True)
+
+
+def show_classes(to: Console, found: Sequence[ClassRow]) -> None:
+    """The classes, in the order in which they became known."""
+    table = _table("class", "first:", "last:", "vertices:", "")
+    for row in found:
+        note = "retired" if row.retired else "" if row.known else "unknown to the model"
+        ends = ("-" if time is None else str(time) for time in (row.first, row.last))
+        _add(table, row.name, *ends, f"{row.support:,}", note)
+    to.print(table)
+
+
+def _newest(to: Console, rows: Sequence[_Row], what: str) -> Sequence[_Row]:
+    if len(rows) > _MOST_LINES:
+        to.print(f"{len(rows):,} {what}, of which the last {_MOST_LINES} are shown (--json has all)")
+    return rows[-_MOST_LINES:]
+
+
+def _table(*heads: str) -> Table:
+    """A table; columns whose heads end in a colon are of numbers."""
+    table = Table(box=None, padding=(0, 1, 0, 0))
+    for head in heads:
+        is_number = head.endswith(":")
+        justify: JustifyMethod = "right" if is_number else "left"
+        table.add_column(head.removesuffix(":"), justify=justify, no_wrap=is_number, overflow="fold")
+    return table
+
+
+def _add(table: Table, *cells: str) -> None:
+    """A row of plain text: what stands in brackets is no markup."""
+    table.add_row(*(Text(cell) for cell in cells))
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def _number(value: float | None, form: str = ".3f") -> str:
+    return "-" if value is None else f"{value:{form}}"

@@ -1,0 +1,1 @@
+"""One page that tells what came of a run or a workspace: values in, HTML out."""

@@ -1,0 +1,178 @@
+"""The story of a workspace: how the models that were deployed really did."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evergraph import __version__
+from evergraph.experiments.configuration import flat
+from evergraph.experiments.graph_facts import graph_facts
+from evergraph.report.measures import band_of_share, calibration_of, confusion_of, threshold_of
+from evergraph.report.of_graph import differences_of, drift_of, timeline_of
+from evergraph.report.story import Band, Headline, Missing, Review, ReviewRow, Slice, Slices, Story
+from evergraph.workspace import Workspace
+from evergraph.workspace.scoring import SliceScores, scored_decisions
+from evergraph.workspace.state import State
+
+__all__ = ["story_of_workspace"]
+
+_MOST = 20  # vertices to review
+_COMMANDS = 20  # of the log, the last ones
+_NO_DECISIONS = Missing("Nothing was decided yet. To get this part: evergraph ws predict.")
+_NO_LABELS = Missing(
+    "No label of a decided vertex has come yet, so there is no truth to compare with. Labels come with: evergraph ws "
+    "label."
+)
+
+
+def story_of_workspace(folder: Path) -> Story:
+    """Tell a workspace."""
+    workspace = Workspace(folder)
+    state, graph, slices = workspace.state, workspace.graph, workspace.scores()
+    status, described = workspace.status(), json.loads(workspace.store.read(state.model.learner))
+    times = [kept.time for kept in state.decisions] or [state.model.time]
+    facts = graph_facts(graph, sorted(set(times)), folder.resolve().name)
+    scored = [row for rows in scored_decisions(workspace.store, state).values() for row in rows.values()]
+    return Story(
+        title=folder.resolve().name,
+        kind="workspace",
+        summary=" · ".join(
+            [
+                f"{status.vertices:,} vertices up to {status.last_time}",
+                f"model {status.model}, {status.classes} classes",
+                f"version {status.version}",
+            ]
+        ),
+        notes=(f"Next: {status.next}.",),
+        headlines=_headlines(slices, scored),
+        slices=_slices(state, slices),
+        transfer=Missing("It compares two lines of models; see the reports of runs."),
+        drift=drift_of(facts),
+        timeline=timeline_of(facts),
+        differences=differences_of(facts, state.settings.history),
+        **_of_decisions(state, described.get("detector") or {}, scored),
+        review=_review(workspace, status.to_review),
+        details=_details(state, described, facts),
+    )
+
+
+def _headlines(slices: Sequence[SliceScores], scored: Sequence[dict[str, Any]]) -> tuple[Headline, ...]:
+    """Figures over all decisions whose labels have come."""
+    decided = sum(one.decided for one in slices)
+    right = [row["best"] == row["truth"] for row in scored]
+    known = [hit for hit, row in zip(right, scored, strict=True) if row["known"]]
+    alarms = sum(one.alarm_rate * one.decided for one in slices)
+    return (
+        Headline("Vertices decided", decided, None, "count", "All decisions that stand."),
+        Headline("Labels that came", len(scored), None, "count", "Decisions that could be compared with the truth."),
+        _share("Accuracy", right, "Decided vertices whose most likely known class was right."),
+        _share("Accuracy, known classes", known, "The same among vertices whose class the model knew."),
+        Headline(
+            "Alarms",
+            alarms / decided if decided else None,
+            None,
+            "share",
+            "Decided vertices that were held to be unseen.",
+        ),
+        _share(
+            "Truly unseen", [not row["known"] for row in scored], "Vertices of a class that the model did not know."
+        ),
+    )
+
+
+def _share(name: str, hits: Sequence[bool], meaning: str) -> Headline:
+    share = sum(hits) / len(hits) if hits else None
+    band = None if share is None else band_of_share(share, len(hits))
+    half = None if band is None or band.low is None or band.high is None else (band.high - band.low) / 2
+    return Headline(name, share, half, "share", meaning)
+
+
+def _slices(state: State, slices: Sequence[SliceScores]) -> Slices | Missing:
+    if not slices:
+        return _NO_DECISIONS
+    rows = tuple(_slice(state, one) for one in slices)
+    return Slices(rows, "Bands are 95 % intervals of a share of so many vertices (Wilson’s).")
+
+
+def _slice(state: State, one: SliceScores) -> Slice:
+    by_number = {record.number: record for record in state.models}
+    record, before = by_number[one.models[-1]], by_number.get(one.models[-1] - 1)
+    return Slice(
+        time=str(one.time),
+        vertices=one.decided,
+        labelled=one.labelled,
+        known_classes=len(record.classes),
+        new_classes=len(set(record.classes) - set(before.classes)) if before else 0,
+        accuracy=_band(one.accuracy, one.labelled),
+        known_accuracy=_band(one.id_accuracy, round(one.labelled * (1 - (one.unseen or 0)))),
+        unseen=one.unseen,
+        rejected=band_of_share(one.alarm_rate, one.decided),
+        mcc=one.mcc if one.unseen else None,
+        open_f1=one.open_f1,
+        drift=one.drift,
+        version=", ".join(map(str, one.models)),
+    )
+
+
+def _band(share: float | None, n: int) -> Band | None:
+    return None if share is None else band_of_share(share, n)
+
+
+def _of_decisions(state: State, detector: Mapping[str, Any], scored: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The parts that are counted over decisions whose labels have come."""
+    if not scored:
+        missing = _NO_LABELS if state.decisions else _NO_DECISIONS
+        return dict.fromkeys(("confusion", "calibration", "threshold"), missing)
+    truth, best, decided = (np.array([row[name] for row in scored], object) for name in ("truth", "best", "class"))
+    unseen = np.array([not row["known"] for row in scored])
+    probability, score = (np.array([row[name] for row in scored], float) for name in ("probability", "score"))
+    return {
+        "confusion": confusion_of(truth, decided, unseen, "all decisions whose labels have come"),
+        "calibration": calibration_of(probability, best == truth),
+        "threshold": threshold_of(detector, probability, score, unseen),
+    }
+
+
+def _review(workspace: Workspace, there: int) -> Review | Missing:
+    rows = workspace.review(_MOST)
+    if not rows:
+        return Missing("No vertex without a label is held to be of an unseen class.")
+    found = tuple(
+        ReviewRow(
+            id=str(row.id),
+            time=str(row.time),
+            score=row.score,
+            best=row.best,
+            probability=row.probability,
+            words=row.words or None,
+            neighbours=row.neighbours,
+        )
+        for row in rows
+    )
+    held = f"{there:,} vertices without a label are held to be unseen"
+    return Review(found, f"{held}; these have the highest scores." if there > len(found) else f"{held}.")
+
+
+def _details(state: State, described: Mapping[str, Any], facts: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Settings, the models so far, and the last commands."""
+    found = {
+        "graph": f"{facts['vertices']:,} vertices, {facts['edges']:,} edges, {len(facts['classes']):,} classes",
+        "times": f"{facts['times'][0]} to {facts['times'][-1]}, in {facts['time_steps']}",
+        "history": state.settings.history_why,
+    }
+    settings = {name: described[name] for name in ("model", "detector", "settings")}
+    found |= {name: "not set" if value is None else str(value) for name, value in flat(settings).items()}
+    if state.retired:
+        found["retired classes"] = ", ".join(state.retired)
+    for record in state.models:
+        found[f"model {record.number}"] = (
+            f"{record.restart}: {record.why}; {len(record.classes)} classes from {record.train_vertices:,} labels"
+        )
+    for entry in state.log[-_COMMANDS:]:
+        found[f"version {entry.version}, {entry.when}"] = f"{entry.command}: {entry.what}"
+    return (*found.items(), ("told by", f"Evergraph {__version__}"))

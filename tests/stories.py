@@ -1,0 +1,133 @@
+"""Stories to be told by the page: an ordinary one, one that means harm, and one in which everything is missing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from evergraph.report.measures import band_of_share, calibration_of, confusion_of, threshold_curve_of
+from evergraph.report.story import (
+    ClassLine,
+    ClassTimeline,
+    Drift,
+    Headline,
+    Missing,
+    Review,
+    ReviewRow,
+    Slice,
+    Slices,
+    Story,
+    TimeDifferences,
+    Transfer,
+)
+
+ATTACK = "</script><script>alert(1)</script>"
+HOSTILE = (
+    ATTACK,
+    "<img src=x onerror=alert(2)>",
+    '<a href="javascript:alert(3)">click</a>',
+    "x" * 300,
+    "<b>bold</b> & <br> %{x} $x^2$ var(--blue)",
+    "\"quotes' and \\ backslashes \u2028 \u202e turned",
+    "very " * 60,
+    "漢字とかな交じりの長い名前" * 5,
+)
+
+
+def ordinary(names: tuple[str, ...] | None = None, times: tuple[str, ...] | None = None) -> Story:
+    """A full story over some years."""
+    draw = np.random.default_rng(7)
+    times = times or tuple(map(str, range(1999, 2015)))
+    names = names or tuple(f"Class number {number}, with a name" for number in range(1, 24))
+    n = 900
+    truth = draw.choice(np.array(names, object), n, p=np.arange(len(names), 0, -1) / sum(range(len(names) + 1)))
+    unseen = draw.random(n) < 0.15
+    right = ~unseen & (draw.random(n) < 0.7)
+    best = np.where(right, truth, draw.choice(np.array(names, object), n))
+    probability = np.clip(np.where(best == truth, 0.75, 0.45) + draw.normal(0, 0.15, n), 0, 1)
+    decided = np.where(probability < 0.5, "unseen", best)
+    rows = tuple(
+        Slice(
+            time=time,
+            vertices=300 + at,
+            labelled=200,
+            known_classes=10 + at,
+            new_classes=at % 3,
+            accuracy=band_of_share(0.5 + 0.02 * (at % 7), 200),
+            known_accuracy=band_of_share(0.6 + 0.02 * (at % 5), 180),
+            unseen=0.05 * (at % 4),
+            rejected=band_of_share(0.08 * (at % 4), 200),
+            mcc=None if at % 4 == 0 else 0.1 * (at % 4) - 0.15,
+            open_f1=0.4,
+            drift=None if at == 0 else 0.3,
+            version=f"v{at // 4}" if at % 2 else None,
+        )
+        for at, time in enumerate(times)
+    )
+    lines = tuple(
+        ClassLine(
+            name, times[at % len(times)], times[-1], tuple(int(count) for count in draw.integers(0, 99, len(times)))
+        )
+        for at, name in enumerate(names[:20])
+    )
+    review = tuple(
+        ReviewRow(f"vertex {at} {name}", times[-1], 0.5 - 0.01 * at, name, 0.3, (name, "word"), ((name, 3),), name)
+        for at, name in enumerate(names)
+    )
+    confusion = confusion_of(truth, decided, unseen, "a test")
+    return Story(
+        title=names[0],
+        kind="run",
+        summary=f"a story of {names[-1]}",
+        notes=(f"Not finished: {names[0]}",),
+        headlines=(
+            Headline("Accuracy", 0.7654, 0.0123, "share", "Right."),
+            Headline(names[0], None, None, "score", names[0]),
+            Headline("Time", 12345.6, 1.5, "seconds", "Training and deciding."),
+            Headline("Labels", 12345, None, "count", "Labels that came."),
+        ),
+        slices=Slices(rows, "Bands are Wilson’s 95 % intervals."),
+        transfer=Transfer(0.031, 0.01, times, tuple(0.1 - 0.02 * at for at in range(len(times))), names[0]),
+        drift=Drift(
+            times, (None, *[0.4] * (len(times) - 1)), (None, *[0.5] * (len(times) - 1)), times[len(times) // 2]
+        ),
+        timeline=ClassTimeline(times, lines, len(names) - len(lines)),
+        confusion=confusion,
+        calibration=calibration_of(probability, best == truth),
+        threshold=threshold_curve_of(probability, unseen, on="probability", in_force=0.5),
+        differences=TimeDifferences(
+            (0.5, 0.3, 0.15, 0.05), "years", ((25, 1), (50, 1), (75, 2), (100, 3)), 1, times[0]
+        ),
+        review=Review(review, f"All of {names[0]}."),
+        details=(("graph", names[0]), ("command", f"evergraph run {names[0]} --out x"), (names[0], names[-1])),
+    )
+
+
+def hostile() -> Story:
+    """The same with names that would like to be more than names, over days."""
+    return ordinary(HOSTILE, tuple(f"2020-01-{day:02d}" for day in range(1, 12)))
+
+
+def empty() -> Story:
+    """Nothing but reasons."""
+    reason = Missing(f"There is none of it: {ATTACK}.")
+    parts: dict[str, Any] = dict.fromkeys(
+        (
+            *("slices", "transfer", "drift", "timeline", "confusion"),
+            *("calibration", "threshold", "differences", "review"),
+        ),
+        reason,
+    )
+    return replace(ordinary(), kind="workspace", notes=(), **parts)
+
+
+def single() -> Story:
+    """A run of one task under one seed, without history and without intervals."""
+    story = ordinary(("only class",), ("7",))
+    assert not isinstance(story.slices, Missing)
+    assert not isinstance(story.differences, Missing)
+    row = replace(story.slices.rows[0], accuracy=None, known_accuracy=None, rejected=None, unseen=None, open_f1=None)
+    differences = replace(story.differences, history=None, before=None)
+    return replace(story, slices=Slices((row,), "No bands."), differences=differences)
