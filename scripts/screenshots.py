@@ -1,21 +1,27 @@
-"""Take the pictures of the docs that are taken of a browser: the report in both themes.
+"""Take the pictures of the docs: the report in both themes, and the demo in a terminal of 80 columns.
 
 Usage::
 
-    python scripts/screenshots.py [--run RUN] [--out FOLDER]
+    python scripts/screenshots.py [report] [demo] [--run RUN] [--out FOLDER]
 
-Without a run one is made first (`RUN`), which takes some minutes. Each entry of `PICTURES` takes one kind of picture:
-it gets a browser, a folder for what it needs on the way, and the arguments.
+Without a run one is made first (`RUN`), which takes some minutes; so does the demo. Each entry of `PICTURES` takes one
+kind of picture: it gets a browser, a folder for what it needs on the way, and the arguments.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
+import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+
+from rich.console import Console
+from rich.terminal_theme import MONOKAI
+from rich.text import Text
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -24,6 +30,11 @@ from tests.browser import Browser, browser  # noqa: E402  # found by the line ab
 
 RUN = ("run", "metamath", "--history", "3", "--steps", "60", "--seeds", "0-2")
 SIZE = (1280, 1500)
+CODE = "from evergraph.cli import main; main()"
+TERMINAL = """<!doctype html><meta charset="utf-8"><style>{stylesheet}
+body {{ margin: 0; padding: 20px; color: {foreground}; background: {background}; }}
+pre {{ margin: 0; font: 14px/20px "DejaVu Sans Mono", monospace; white-space: pre; }}
+</style><pre>{code}</pre>"""
 
 
 def report(page: Browser, folder: Path, arguments: argparse.Namespace) -> list[Path]:
@@ -42,24 +53,48 @@ def report(page: Browser, folder: Path, arguments: argparse.Namespace) -> list[P
     return taken
 
 
-PICTURES: dict[str, Callable[[Browser, Path, argparse.Namespace], list[Path]]] = {"report": report}
+def demo(page: Browser, folder: Path, arguments: argparse.Namespace) -> list[Path]:
+    """What the demo prints, as a terminal shows it."""
+    command = [sys.executable, "-c", CODE, "demo", "--out", "demo"]
+    shown = subprocess.run(
+        command,
+        check=True,
+        cwd=folder,
+        text=True,
+        stdout=subprocess.PIPE,
+        env=os.environ | {"COLUMNS": "80", "FORCE_COLOR": "1"},
+    ).stdout
+    terminal = Console(record=True, width=80, file=io.StringIO(), force_terminal=True)
+    terminal.print(Text("$ evergraph demo"))
+    terminal.print(Text.from_ansi(shown))
+    page.view(840, 20 * (shown.count("\n") + 4), dark=False)
+    html = folder / "demo.html"
+    html.write_text(terminal.export_html(theme=MONOKAI, code_format=TERMINAL), encoding="utf-8")
+    page.open(html)
+    page.wait("document.readyState === 'complete' && document.querySelector('pre') !== null")
+    path = arguments.out / "demo.png"
+    page.screenshot(path)
+    return [path]
+
+
+PICTURES: dict[str, Callable[[Browser, Path, argparse.Namespace], list[Path]]] = {"report": report, "demo": demo}
 
 
 def evergraph(*words: str | Path) -> None:
     """Run the command."""
-    code = "from evergraph.cli import main; main()"
-    subprocess.run([sys.executable, "-c", code, *map(str, words)], check=True)
+    subprocess.run([sys.executable, "-c", CODE, *map(str, words)], check=True)
 
 
 def main() -> None:
     """Take all pictures."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("pictures", nargs="*", metavar="PICTURE", help=f"which ones: {', '.join(PICTURES)} (or all)")
     parser.add_argument("--run", type=Path, metavar="RUN", help="report this run instead of making one")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "assets", metavar="FOLDER", help="where they go")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, browser() as page:
-        for take in PICTURES.values():
-            for path in take(page, Path(folder), arguments):
+        for name in arguments.pictures or PICTURES:
+            for path in PICTURES[name](page, Path(folder), arguments):
                 print(path)
 
 

@@ -131,7 +131,7 @@ def _loop(graph: EvolvingGraph, out: Path, say: Callable[[str], Any], quiet: boo
         command(folder, **given, quiet=quiet)
 
     past, new, labels, following = files
-    show("init", ws_init.init, vertices=past[0], edges=past[1], threshold=_THRESHOLD)
+    show("init", ws_init.init, vertices=past[0], edges=past[1], every="year", threshold=_THRESHOLD)
     show("add", ws.add, vertices=new[0], edges=new[1])
     show("predict", ws.predict, out=out / f"{_ADDED}-decisions.csv", replace=True)
     show("label", ws.label, labels=labels)
