@@ -97,7 +97,8 @@ def _choose(graph: EvolvingGraph, say: Callable[[str], Any]) -> int:
     sizes = history_sizes(graph, first)
     say(f"2. How much history?\n{_HISTORY.format(first=graph.axis.label(first))}")
     for level, years in sizes.items():
-        say(f"  {level:3d} %  {years:2d} years{'   <- chosen' if level == 50 else ''}")
+        unit, mark = "year " if years == 1 else "years", "   <- chosen" if level == 50 else ""
+        say(f"  {level:3d} %  {years:2d} {unit}{mark}")
     return sizes[50]
 
 

@@ -1,0 +1,97 @@
+"""The report of a workspace: what it tells is what the workspace knows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evergraph import EvolvingGraph, Workspace
+from evergraph.datasets import synthetic
+from evergraph.datasets.export import to_tables
+from evergraph.detect import GDOC
+from evergraph.nn import MLP
+from evergraph.report.of_workspace import story_of_workspace
+from evergraph.report.page import page_of
+from evergraph.report.story import Missing
+
+GRAPH = synthetic(vertices=400, times=6, classes=3, new_classes=1, seed=4)
+FIRST = 3
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace that has lived through two slices, of which the second has no labels yet."""
+    path = tmp_path_factory.mktemp("report") / "ws"
+    past = EvolvingGraph.build(*to_tables(GRAPH, last=FIRST - 1))
+    workspace = Workspace.create(path, past, model=MLP(hidden=4), detector=GDOC(0.6), history=2, steps=20)
+    workspace.add(*to_tables(GRAPH, FIRST, FIRST, labels=False))
+    workspace.predict()
+    labels = to_tables(GRAPH, FIRST, FIRST)[0]
+    workspace.label(labels.column("id").to_pylist(), labels.column("label").to_pylist())
+    workspace.update("warm")
+    workspace.add(*to_tables(GRAPH, FIRST + 1, FIRST + 1, labels=False))
+    workspace.predict()
+    return path
+
+
+def test_headlines_and_slices_are_those_of_the_scores(folder: Path) -> None:
+    story, scores = story_of_workspace(folder), Workspace(folder).scores()
+    told = {one.name: one.value for one in story.headlines}
+    assert told["Vertices decided"] == sum(one.decided for one in scores)
+    assert told["Labels that came"] == scores[0].labelled
+    assert told["Accuracy"] == pytest.approx(scores[0].accuracy)
+    assert told["Accuracy, known classes"] == pytest.approx(scores[0].id_accuracy)
+    assert told["Truly unseen"] == pytest.approx(scores[0].unseen)
+    assert told["Alarms"] == pytest.approx(
+        np.average([s.alarm_rate for s in scores], weights=[s.decided for s in scores])
+    )
+    assert not isinstance(story.slices, Missing)
+    first, second = story.slices.rows
+    assert (first.time, first.version, first.labelled) == ("3", "1", scores[0].labelled)
+    assert first.accuracy is not None
+    assert first.accuracy.mean == pytest.approx(scores[0].accuracy)
+    assert first.accuracy.low < first.accuracy.mean < first.accuracy.high
+    assert (second.version, second.labelled, second.accuracy, second.unseen) == ("2", 0, None, None)
+    assert story.notes == (f"Next: {Workspace(folder).status().next}.",)
+
+
+def test_confusion_counts_each_labelled_vertex_once(folder: Path) -> None:
+    story, scores = story_of_workspace(folder), Workspace(folder).scores()
+    assert sum(map(sum, story.confusion.counts)) == scores[0].labelled
+    diagonal = sum(
+        story.confusion.counts[row][row] for row, name in enumerate(story.confusion.names) if name != "unseen"
+    )
+    rejected = sum(row[story.confusion.names.index("unseen")] for row in story.confusion.counts)
+    assert diagonal <= round(scores[0].accuracy * scores[0].labelled) <= diagonal + rejected
+    assert sum(one.count for one in story.calibration.bins) == scores[0].labelled
+
+
+def test_the_vertices_to_review_are_those_of_the_workspace(folder: Path) -> None:
+    story, rows = story_of_workspace(folder), Workspace(folder).review(20)
+    assert rows
+    assert [one.id for one in story.review.rows] == [str(row.id) for row in rows]
+    assert story.review.rows[0].neighbours == rows[0].neighbours
+
+
+def test_a_fresh_workspace_says_what_is_missing(tmp_path: Path) -> None:
+    past = EvolvingGraph.build(*to_tables(GRAPH, last=FIRST - 1))
+    workspace = Workspace.create(tmp_path / "ws", past, model=MLP(hidden=2), history=1, steps=1)
+    story = story_of_workspace(tmp_path / "ws")
+    for part in (story.slices, story.confusion, story.calibration, story.threshold):
+        assert "evergraph ws predict" in part.reason
+    workspace.add(*to_tables(GRAPH, FIRST, FIRST, labels=False))
+    workspace.predict()
+    assert "evergraph ws label" in story_of_workspace(tmp_path / "ws").confusion.reason
+
+
+def test_the_command_writes_the_page(folder: Path, tmp_path: Path, command) -> None:
+    code, out, _ = command("report", str(folder), "--out", str(tmp_path / "page.html"), "--json")
+    assert code == 0
+    assert json.loads(out)["bytes"] == (tmp_path / "page.html").stat().st_size
+    assert (tmp_path / "page.html").read_text(encoding="utf-8") == page_of(story_of_workspace(folder))
+    code, _, error = command("report", str(folder), "--against", str(folder))
+    assert code == 2
+    assert "a workspace has no run to compare with" in error
