@@ -127,6 +127,13 @@ def files_in(room: str) -> list[Path]:
         ),
         ("checkpoint", {"errors", "files", "sealed", "nn", "detect", "describe", "vocabulary", "learner"}),
         (
+            "workspace",
+            {
+                *("errors", "files", "sealed", "classes", "graph", "datasets", "analysis", "metrics", "nn", "detect"),
+                *("task", "training", "learner", "checkpoint"),
+            },
+        ),
+        (
             "report",
             {"errors", "files", "classes", "presentation", "metrics", "nn", "detect", "experiments", "workspace"},
         ),
