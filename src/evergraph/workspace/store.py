@@ -156,6 +156,8 @@ class Store:
             if path.stat().st_size != size:
                 raise _damaged(path, f"it has {path.stat().st_size:,} bytes, not those that were saved")
             return np.load(path, mmap_mode="r", allow_pickle=False).view(np.ndarray)
+        except DamagedWorkspaceError:
+            raise
         except OSError as error:
             raise _damaged(path, f"it cannot be read ({error.strerror or error})") from error
         except ValueError as error:

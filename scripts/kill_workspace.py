@@ -1,0 +1,269 @@
+"""Kill the commands of a workspace at random moments, and look at what is left.
+
+Usage: ``python scripts/kill_workspace.py --kills 200 --seed 0``. Each kill is of one of the five commands, in a process
+of its own on a copy of a workspace, by SIGKILL at a moment drawn uniformly over the time that the command takes. What
+is left must open in the state before the command or in that after it, with all its objects whole. Then the same command
+is run again, and must come to the state that it comes to unkilled, with nothing left over. Leaves with 1 if anything
+was lost, corrupt or doubled; ``--out`` keeps the folders where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import signal
+import statistics
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from evergraph import EvolvingGraph, InputError
+from evergraph.datasets import synthetic
+from evergraph.datasets.export import to_tables
+from evergraph.detect import GDOC
+from evergraph.errors import DamagedWorkspaceError
+from evergraph.nn import GraphSAGE
+from evergraph.nn.base import Model
+from evergraph.workspace import Workspace
+from evergraph.workspace.keeping import kept_graph, kept_learner
+from evergraph.workspace.state import State
+from evergraph.workspace.store import OBJECTS, VERSIONS, Store, objects_in
+
+Contents = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of a workspace, the folder before it (None where there is none), and all there is before and after."""
+
+    name: str
+    run: Callable[[Path], object]
+    folder: Path | None
+    before: Contents | None
+    after: Contents
+
+    def prepare(self, folder: Path) -> None:
+        """Make a folder as it is before the command."""
+        if self.folder is not None:
+            shutil.copytree(self.folder, folder)
+
+
+def five_commands(root: Path, graph: EvolvingGraph, *, model: Model, steps: int) -> list[Command]:
+    """Make a workspace up to a graph's last time but one, and what comes of the five commands with the last one.
+
+    Few versions are kept, so that each command also removes an old one.
+    """
+    last = graph.last_time
+    old = EvolvingGraph.build(*to_tables(graph, last=last - 2))
+
+    def create(folder: Path) -> None:
+        Workspace.create(folder, old, model=model, detector=GDOC(0.5), history=2, steps=steps, keep=2)
+
+    runs: list[tuple[str, Callable[[Path], object]]] = [("init", create)]
+    for moment in (last - 1, last):
+        vertices, edges = to_tables(graph, moment, moment)
+        runs += [
+            ("add", partial(_add, vertices.drop_columns("label"), edges)),
+            ("predict", lambda folder: Workspace(folder).predict()),
+            ("label", partial(_label, vertices.column("id").to_pylist(), vertices.column("label").to_pylist())),
+            ("update", lambda folder: Workspace(folder).update("warm")),
+        ]
+    found = {}
+    folder, before = root / "workspace", None
+    for number, (name, run) in enumerate(runs):
+        kept = None
+        if before is not None:
+            kept = root / f"{number}-before-{name}"
+            shutil.copytree(folder, kept)
+        run(folder)
+        after = contents(folder)
+        assert after is not None
+        found[name] = Command(name, run, kept, before, after)  # the later ones, which have more behind them
+        before = after
+    return list(found.values())
+
+
+def _add(vertices: Any, edges: Any, folder: Path) -> None:
+    Workspace(folder).add(vertices, edges)
+
+
+def _label(ids: list[Any], labels: list[str], folder: Path) -> None:
+    Workspace(folder).label(ids, labels)
+
+
+# --- looking at what is there ----------------------------------------------------------------------------------------
+
+
+def contents(folder: Path) -> Contents | None:
+    """All that the version in force holds, times of day aside; None where there is no workspace.
+
+    Every version that is kept must open, with all objects that it names, its graph and its learner.
+    """
+    try:
+        store = Store(folder)
+    except DamagedWorkspaceError:
+        raise
+    except InputError:
+        return None
+    for number in store.numbers:
+        content = store.version(number)
+        for name in objects_in(content):
+            store.read(name)  # which compares it with its hash
+        state = State.from_dict(content)
+        kept_graph(store, state.graph)
+        kept_learner(store, state.model)
+    return _settled(store.version())
+
+
+def _settled(content: Any) -> Any:
+    """Without what differs from run to run: when it was, and how long it took."""
+    if isinstance(content, dict):
+        return {name: _settled(value) for name, value in content.items() if name not in ("when", "seconds")}
+    return [_settled(value) for value in content] if isinstance(content, list) else content
+
+
+def leftovers(folder: Path) -> set[str]:
+    """Files that no kept version needs."""
+    store = Store(folder)
+    kept = [number for number in store.numbers if number > store.head - State.from_dict(store.version()).settings.keep]
+    needed = {name for number in kept for name in objects_in(store.version(number))}
+    needed |= {f"{number:06d}.json" for number in kept}
+    return {path.name for part in (OBJECTS, VERSIONS) for path in (folder / part).iterdir()} - needed
+
+
+def judge_kill(command: Command, folder: Path) -> str:
+    """What a killed command left: the state ``before`` it or ``after`` it; else it is ``corrupt``, or ``lost``."""
+    try:
+        found = contents(folder)
+    except Exception:
+        traceback.print_exc()
+        return "corrupt"
+    if found == command.before:
+        return "before"
+    if found == command.after:
+        return "after"
+    return "lost" if found is None or len(found["log"]) < len((command.before or command.after)["log"]) else "corrupt"
+
+
+def judge_again(command: Command, folder: Path) -> str | None:
+    """What is wrong once the same command was run again; None if nothing is."""
+    with contextlib.suppress(InputError):  # that there is nothing left to do
+        command.run(folder)
+    try:
+        found = contents(folder)
+        left = leftovers(folder)
+    except Exception:
+        traceback.print_exc()
+        return "corrupt"
+    if found == command.after:
+        return "corrupt" if left else None
+    return "doubled" if found is not None and len(found["log"]) > len(command.after["log"]) else "lost"
+
+
+# --- killing ---------------------------------------------------------------------------------------------------------
+
+
+def in_a_child(run: Callable[[Path], object], folder: Path) -> int:
+    """Start a command in a process of its own; returns its number."""
+    child = os.fork()
+    if not child:
+        try:
+            run(folder)
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    return child
+
+
+def killed_after(command: Command, folder: Path, seconds: float) -> bool:
+    """Run a command and kill it after so many seconds; returns whether it was still running."""
+    child = in_a_child(command.run, folder)
+    time.sleep(seconds)
+    os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    if os.WIFEXITED(status) and os.WEXITSTATUS(status):
+        raise RuntimeError(f"{command.name} broke down before it was killed")
+    return os.WIFSIGNALED(status)
+
+
+def seconds_of(command: Command, root: Path) -> float:
+    """How long a command takes in a process of its own: the median of three."""
+    found = []
+    for turn in range(3):
+        folder = root / f"{command.name}-{turn}"
+        command.prepare(folder)
+        start = time.perf_counter()
+        _, status = os.waitpid(in_a_child(command.run, folder), 0)
+        found.append(time.perf_counter() - start)
+        if status:
+            raise RuntimeError(f"{command.name} broke down")
+        shutil.rmtree(folder)
+    return statistics.median(found)
+
+
+def campaign(commands: list[Command], kills: int, seed: int, root: Path) -> Iterator[tuple[str, str, str | None]]:
+    """Kill the commands in turn: of each kill the command, what it left, and what was wrong after running it again."""
+    rng = np.random.default_rng(seed)
+    seconds = {command.name: seconds_of(command, root) for command in commands}
+    for number in range(kills):
+        command = commands[number % len(commands)]
+        folder = root / f"kill-{number:04d}"
+        while True:
+            command.prepare(folder)
+            if killed_after(command, folder, rng.uniform(0, seconds[command.name])):
+                break
+            shutil.rmtree(folder)  # it was faster than usual
+        left = judge_kill(command, folder)
+        wrong = judge_again(command, folder) if left in ("before", "after") else None
+        if left in ("before", "after") and wrong is None:
+            shutil.rmtree(folder)
+        yield command.name, left, wrong
+
+
+COLUMNS = ("before", "after", "lost", "corrupt", "doubled")
+
+
+def main() -> int:
+    """Kill, and say what came of it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=200, help="how many; shared evenly among the commands")
+    parser.add_argument("--seed", type=int, default=0, help="of the moments")
+    parser.add_argument("--vertices", type=int, default=2000, help="of the graph")
+    parser.add_argument("--steps", type=int, default=20, help="of training")
+    parser.add_argument("--out", type=Path, help="an empty or new folder to work in")
+    options = parser.parse_args()
+    torch.set_num_threads(1)  # a forked process has none of its parent's threads
+    graph = synthetic(vertices=options.vertices, times=8, classes=6, new_classes=2, seed=options.seed)
+    counts: Counter[tuple[str, str]] = Counter()
+    with tempfile.TemporaryDirectory() as temporary:
+        root = options.out or Path(temporary)
+        root.mkdir(parents=True, exist_ok=True)
+        commands = five_commands(root, graph, model=GraphSAGE(hidden=8), steps=options.steps)
+        for name, left, wrong in campaign(commands, options.kills, options.seed, root):
+            counts[name, "kills"] += 1
+            counts[name, left] += 1
+            counts[name, wrong or ""] += 1
+    names = [command.name for command in commands]
+    head = ("command", "kills", *COLUMNS)
+    rows = [(name, *(str(counts[name, column]) for column in head[1:])) for name in names]
+    rows.append(("all", *(str(sum(counts[name, column] for name in names)) for column in head[1:])))
+    for row in [head, *rows]:
+        print("".join(f"{cell:>9}" for cell in row))
+    return int(any(counts[name, column] for name in names for column in COLUMNS[2:]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

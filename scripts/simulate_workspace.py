@@ -1,0 +1,185 @@
+"""Does a workspace decide as a run does? Simulate one over the years of a graph, and compare each decision.
+
+Usage: ``python scripts/simulate_workspace.py metamath --first 2017 --steps 10``. Year by year the slice arrives without
+labels, those of the year before come, the model is updated and decides. A run ``--mode inductive`` of the same settings
+sees the same and must decide the same. Leaves with 1 if any decision differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from evergraph import EvolvingGraph
+from evergraph.datasets import load, read_tables
+from evergraph.datasets.export import to_tables
+from evergraph.datasets.tables import Columns
+from evergraph.experiments import Configuration, build_detector, build_model
+from evergraph.graph.features import WordCounts
+from evergraph.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The decisions on the vertices of one time.
+
+    Parameters
+    ----------
+    time
+        As the axis writes it.
+    vertices, different
+        How many, and on how many workspace and run decide otherwise.
+    apart
+        Largest difference of two scores.
+    seconds, seconds_of_run
+        That the workspace took from the slice to the decisions, and that the run took.
+    """
+
+    time: int | str
+    vertices: int
+    different: int
+    apart: float
+    seconds: float
+    seconds_of_run: float
+
+
+def simulate(
+    graph: EvolvingGraph, configuration: Configuration, folder: Path, *, seed: int = 0, at_once: bool = False
+) -> Iterator[Compared]:
+    """Take a workspace through the tasks of a run.
+
+    Parameters
+    ----------
+    graph
+        With all labels; a year without any, or no vertices at all in some year, cannot be compared.
+    configuration
+        Of the run; inductive.
+    folder
+        A new folder for the workspace and its files.
+    seed
+        Of the run.
+    at_once
+        Labels come, and are learnt, before the next slice arrives, not after.
+    """
+    files = _Files(graph, folder)
+    # From the same tables: words are numbered as they come, and the last bit of a sum over them depends on that.
+    plan = list(configuration.tasks(files.graph_up_to(graph.last_time)))
+    workspace = Workspace.create(
+        folder / "workspace",
+        files.graph_up_to(plan[0].time - 1),
+        model=configuration.model,
+        detector=configuration.detector,
+        history=configuration.history,
+        steps=configuration.steps,
+        lr=configuration.lr,
+        text=configuration.text,
+        seed=seed,
+        columns=files.columns,
+    )
+    learner = configuration.learner(seed)
+    late = None
+    for task in plan:
+        start = time.perf_counter()
+        expected = learner.adapt(task).predict(task)
+        between = time.perf_counter()
+        workspace.add(*files.slice_of(task.time))
+        if late is not None and not at_once:
+            _learn(workspace, late)
+        decided = workspace.predict()
+        seconds = time.perf_counter() - between
+        late = files.labels_of(task.time)
+        if at_once:
+            _learn(workspace, late)
+        found = dict(zip(map(str, decided.column("id").to_pylist()), decided.to_pylist(), strict=True))
+        wanted = dict(zip(map(str, expected.ids), zip(expected.classes, expected.score, strict=True), strict=True))
+        both = [(found[identity], *wanted[identity]) for identity in found.keys() & wanted.keys()]
+        yield Compared(
+            graph.axis.value(task.time),
+            len(wanted),
+            sum(row["class"] != name for row, name, _ in both) + len(found.keys() ^ wanted.keys()),
+            max((abs(row["score"] - float(score)) for row, _, score in both), default=0.0),
+            seconds,
+            between - start,
+        )
+
+
+def _learn(workspace: Workspace, labels: Path) -> None:
+    workspace.label(labels)
+    workspace.update("warm")
+
+
+class _Files:
+    """A graph as the files that arrive one after the other."""
+
+    def __init__(self, graph: EvolvingGraph, folder: Path) -> None:
+        self.graph, self.folder = graph, folder
+        dense = graph.features is not None and not isinstance(graph.features, WordCounts)
+        self.columns = Columns(features=("features",) if dense else ())
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def graph_up_to(self, moment: int) -> EvolvingGraph:
+        """The graph of the vertices up to a time, as it is imported."""
+        axis = self.graph.axis
+        every = axis.step if axis.unit in ("integer", "year") else axis.unit
+        files = self._write("graph", to_tables(self.graph, last=moment))
+        return read_tables(*files, features=self.columns.features, every=None if every == 1 else every)
+
+    def slice_of(self, moment: int) -> tuple[Path, Path]:
+        """Vertices of a time, without labels, and the edges that came with them."""
+        vertices, edges = self._write("slice", to_tables(self.graph, moment, moment, labels=False))
+        return vertices, edges
+
+    def labels_of(self, moment: int) -> Path:
+        """Labels of the vertices of a time."""
+        (path,) = self._write("labels", to_tables(self.graph, moment, moment)[:1])
+        return path
+
+    def _write(self, name: str, tables: tuple[Any, ...]) -> list[Path]:
+        paths = [self.folder / f"{name}-{number}.parquet" for number in range(len(tables))]
+        for path, table in zip(paths, tables, strict=True):
+            pq.write_table(table, path)
+        return paths
+
+
+def main() -> int:
+    """Simulate, and say what differs."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("graph", help="a graph folder, or: metamath, synthetic")
+    parser.add_argument("--history", default="auto", help="auto, full or a number of times")
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--model", default="sage")
+    parser.add_argument("--detector", default="gdoc")
+    parser.add_argument("--first", help="time of the first task")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    configuration = Configuration(
+        build_model(options.model),
+        build_detector(options.detector),
+        history=options.history if options.history in ("auto", "full") else int(options.history),
+        steps=options.steps,
+        first=options.first,
+        mode="inductive",
+    )
+    head = ("time", "vertices", "different", "scores apart", "seconds", "of the run")
+    print("".join(f"{cell:>13}" for cell in head))
+    different = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for row in simulate(load(options.graph), configuration, Path(folder) / "simulation", seed=options.seed):
+            seconds = (f"{one:.1f}" for one in (row.seconds, row.seconds_of_run))
+            cells = (row.time, row.vertices, row.different, f"{row.apart:.1e}", *seconds)
+            print("".join(f"{cell!s:>13}" for cell in cells), flush=True)
+            different += row.different
+    print(f"{different} decisions differ")
+    return int(different > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,261 @@
+"""Commands in any order, each in a workspace that is opened anew, against plain dictionaries of what should be there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from copy import deepcopy
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from evergraph import EvolvingGraph, InputError
+from evergraph.detect import DOC
+from evergraph.nn import MLP
+from evergraph.workspace import Workspace
+from evergraph.workspace.scoring import scored_decisions, standing
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+WORDS = ["alpha", "beta", "gamma", "delta"]
+NAMES = ["a", "b", "c", "d", "e"]
+KEEP = 4
+
+
+@dataclass
+class Plain:
+    """What a version holds: labels by id, times by id, and what the model in force is and knows."""
+
+    labels: dict[str, str | None] = field(default_factory=dict)
+    times: dict[str, int] = field(default_factory=dict)
+    model: int = 1
+    known: frozenset[str] = frozenset()
+    fresh: int = 0
+    retired: frozenset[str] = frozenset()
+
+    @property
+    def last(self) -> int:
+        return max(self.times.values())
+
+    @property
+    def there(self) -> set[str]:
+        """All classes that can be named."""
+        return {name for name in self.labels.values() if name is not None} | self.known | self.retired
+
+    def learnable(self) -> list[str]:
+        """Ids whose labels the next model can learn from."""
+        kept = {id: name for id, name in self.labels.items() if name is not None and name not in self.retired}
+        newest = any(self.times[id] == self.last for id in kept)
+        return [id for id in kept if self.times[id] < self.last + newest]
+
+
+class Steps(RuleBasedStateMachine):
+    @initialize(size=st.integers(3, 6))
+    def create(self, size: int) -> None:
+        self.root = Path(tempfile.mkdtemp())
+        self.count, self.models, self.version = size, 1, 1
+        self.decided: dict[str, int] = {}  # the model that decided last
+        self.scored: dict[str, str] = {}  # the label that came last
+        ids = [f"v{number}" for number in range(size)]
+        labels = [NAMES[number % 2] for number in range(size)]
+        vertices = {
+            "id": ids,
+            "time": [number % 2 for number in range(size)],
+            "label": labels,
+            "text": WORDS[:1] * size,
+        }
+        graph = EvolvingGraph.build(vertices, {"source": ids[:-1], "target": ids[1:]})
+        Workspace.create(
+            self.root / "ws", graph, model=MLP(hidden=2), detector=DOC(0.5), history="full", steps=1, keep=KEEP
+        )
+        self.now = Plain(dict(zip(ids, labels, strict=True)), dict(zip(ids, vertices["time"], strict=True)))
+        self.now.known = frozenset(labels)
+        self.versions = {1: deepcopy(self.now)}
+
+    @property
+    def workspace(self) -> Workspace:
+        return Workspace(self.root / "ws")
+
+    def done(self) -> None:
+        """A command has changed something."""
+        self.version += 1
+        self.versions[self.version] = deepcopy(self.now)
+
+    def refused(self, act: Any) -> None:
+        before = self.workspace.state
+        with pytest.raises(InputError):
+            act()
+        assert self.workspace.state == before
+
+    # --- commands ----------------------------------------------------------------------------------------------------
+
+    @rule(labels=st.lists(st.none() | st.sampled_from(NAMES), min_size=1, max_size=3), later=st.integers(0, 2))
+    def add(self, labels: list[str | None], later: int) -> None:
+        ids = [f"v{self.count + number}" for number in range(len(labels))]
+        time = self.now.last + later
+        vertices = {"id": ids, "time": [time] * len(ids), "label": labels, "text": [WORDS[self.count % 4]] * len(ids)}
+        edges = [(id, next(iter(self.now.labels))) for id in ids]
+        if self.now.retired & set(labels):
+            self.refused(lambda: self.workspace.add(vertices, edges))
+            return
+        self.workspace.add(vertices, edges)
+        self.count += len(ids)
+        self.now.labels |= dict(zip(ids, labels, strict=True))
+        self.now.times |= dict.fromkeys(ids, time)
+        self.now.fresh += sum(name is not None for name in labels)
+        self.done()
+
+    @rule(data=st.data())
+    def remove(self, data: st.DataObject) -> None:
+        ids = data.draw(st.lists(st.sampled_from(sorted(self.now.labels)), min_size=1, max_size=2, unique=True))
+        left = {id: name for id, name in self.now.labels.items() if id not in ids}
+        if not any(left.values()):  # a graph without any label would say little
+            return
+        self.workspace.remove(ids)
+        self.now.labels = left
+        self.now.times = {id: self.now.times[id] for id in left}
+        self.done()
+
+    @rule(again=st.booleans())
+    def predict(self, again: bool) -> None:
+        open_ids = [id for id, name in self.now.labels.items() if name is None]
+        if not open_ids:
+            self.refused(self.workspace.predict)
+            return
+        undecided = {self.now.times[id] for id in open_ids if id not in self.decided}
+        times = undecided or {max(self.now.times[id] for id in open_ids)}
+        expected = [id for id in open_ids if self.now.times[id] in times]
+        before = self.workspace.state
+        found = self.workspace.predict()
+        assert sorted(found.column("id").to_pylist()) == sorted(expected)
+        assert set(found.column("model").to_pylist()) == {self.now.model}
+        assert set(found.column("best").to_pylist()) <= self.now.known - self.now.retired
+        if self.workspace.state.version > self.version:  # else these very decisions stand already
+            self.done()
+        else:
+            assert all(self.decided[id] == self.now.model for id in expected)
+            assert self.workspace.state == before
+        self.decided |= dict.fromkeys(expected, self.now.model)
+        if again and not undecided:
+            assert self.workspace.predict().equals(found)
+
+    @rule(data=st.data(), name=st.sampled_from(NAMES))
+    def label(self, data: st.DataObject, name: str) -> None:
+        ids = data.draw(st.lists(st.sampled_from(sorted(self.now.labels)), min_size=1, max_size=3, unique=True))
+        changed = [id for id in ids if self.now.labels[id] != name]
+        if name in self.now.retired or not changed:
+            self.refused(lambda: self.workspace.label(ids, [name] * len(ids)))
+            return
+        outcome = self.workspace.label(ids, [name] * len(ids))
+        assert outcome.facts["labels"] == len(changed)
+        assert outcome.facts["corrected"] == sum(self.now.labels[id] is not None for id in changed)
+        self.now.labels |= dict.fromkeys(changed, name)
+        self.now.fresh += len(changed)
+        self.scored |= {id: name for id in changed if id in self.decided}
+        self.done()
+
+    @rule(restart=st.sampled_from(["auto", "warm", "cold"]))
+    def update(self, restart: Any) -> None:
+        learnable = self.now.learnable()
+        if not self.now.fresh or not learnable:
+            self.refused(lambda: self.workspace.update(restart))
+            return
+        outcome = self.workspace.update(restart)
+        assert outcome.facts["restart"] == ("cold" if restart == "cold" else "warm")  # there is too little to choose by
+        self.models += 1
+        self.now.model, self.now.fresh = self.models, 0
+        self.now.known |= {str(self.now.labels[id]) for id in learnable}
+        assert self.workspace.state.model.train_vertices == len(learnable)
+        self.done()
+
+    @rule(old=st.sampled_from(NAMES), new=st.sampled_from(NAMES))
+    def rename(self, old: str, new: str) -> None:
+        if old not in self.now.there or new in self.now.there:
+            self.refused(lambda: self.workspace.rename_class(old, new))
+            return
+        self.workspace.rename_class(old, new)
+        self._renamed({old: new}, self.now.retired - {old} | ({new} if old in self.now.retired else set()))
+
+    @rule(one=st.sampled_from(NAMES), into=st.sampled_from(NAMES))
+    def merge(self, one: str, into: str) -> None:
+        if one == into or one not in self.now.there or into not in self.now.there:
+            return
+        self.workspace.merge_classes([one], into)
+        both = {one, into} <= self.now.retired
+        self._renamed({one: into}, self.now.retired - {one, into} | ({into} if both else set()))
+
+    def _renamed(self, names: dict[str, str], retired: Any) -> None:
+        self.now.labels = {id: names.get(name or "", name) for id, name in self.now.labels.items()}
+        self.now.known = frozenset(names.get(name, name) for name in self.now.known)
+        self.now.retired = frozenset(retired)
+        self.scored = {id: names.get(name, name) for id, name in self.scored.items()}
+        self.done()
+
+    @rule(name=st.sampled_from(NAMES))
+    def retire(self, name: str) -> None:
+        taken = name not in self.now.there or name in self.now.retired
+        if taken or not self.now.known - self.now.retired - {name}:
+            self.refused(lambda: self.workspace.retire_class(name))
+            return
+        self.workspace.retire_class(name)
+        self.now.retired |= {name}
+        self.done()
+
+    @precondition(lambda self: self.version > 1)
+    @rule(data=st.data())
+    def rollback(self, data: st.DataObject) -> None:
+        to = data.draw(st.integers(max(1, self.version - KEEP), self.version - 1))
+        if to <= self.version - KEEP:
+            self.refused(lambda: self.workspace.rollback(to))
+            return
+        self.workspace.rollback(to)
+        self.now = deepcopy(self.versions[to])
+        self.scored = dict.fromkeys(self.scored, "")  # names return, too: `test_names_return_with_a_version`
+        self.done()
+
+    # --- what must hold ----------------------------------------------------------------------------------------------
+
+    @invariant()
+    def all_is_there(self) -> None:
+        workspace = self.workspace
+        state, graph = workspace.state, workspace.graph
+        assert dict(zip(graph.ids, graph.labels, strict=True)) == self.now.labels
+        assert dict(zip(graph.ids, graph.times.tolist(), strict=True)) == self.now.times
+        assert (state.version, len(state.log)) == (self.version, self.version)
+        assert [entry.version for entry in state.log] == list(range(1, self.version + 1))
+        assert workspace.store.numbers == list(range(max(1, self.version - KEEP + 1), self.version + 1))
+        assert (state.model.number, frozenset(state.model.classes)) == (self.now.model, self.now.known)
+        assert [record.number for record in state.models] == list(range(1, self.models + 1))
+        assert state.retired == tuple(sorted(self.now.retired, key=state.retired.index))
+        assert state.fresh_labels == self.now.fresh
+        stands = standing(workspace.store, state)
+        assert {id: row["model"] for id, row in stands.items()} == self.decided
+        scored = {id: row for rows in scored_decisions(workspace.store, state).values() for id, row in rows.items()}
+        assert scored.keys() == self.scored.keys()
+        assert all(scored[id]["truth"] == name for id, name in self.scored.items() if name)
+        status = workspace.status()
+        open_ids = [id for id, name in self.now.labels.items() if name is None]
+        assert status.undecided == sum(id not in self.decided for id in open_ids)
+
+    def teardown(self) -> None:
+        if hasattr(self, "root"):
+            shutil.rmtree(self.root)
+
+
+def test_commands_in_any_order_do_what_they_say(one_thread: None) -> None:
+    with mock.patch.object(os, "fsync"):
+        run_state_machine_as_test(Steps, settings=settings(max_examples=60, stateful_step_count=25))
