@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evergraph.cli.common import Json, Out, Quiet, Replace, Stopwatch, print_json, set_up_logging, working
+from evergraph.cli.options import DropDangling, Every, column
 
 if TYPE_CHECKING:
     from evergraph.graph.evolving import EvolvingGraph
@@ -54,10 +55,6 @@ class Split(StrEnum):
     B = "B"
 
 
-def _column(name: str, what: str) -> typer.models.OptionInfo:
-    return typer.Option(f"--{name}", metavar="COLUMN", help=what)
-
-
 @app.command(
     short_help="Two tables: vertices and edges.",
     epilog="Example: evergraph import tables --vertices papers.csv --edges cites.csv.gz --time year --out papers",
@@ -66,27 +63,24 @@ def tables(
     vertices: Annotated[Path, typer.Option(metavar="FILE", help="Vertices: .csv, .tsv (also .gz) or .parquet.")],
     edges: Annotated[Path, typer.Option(metavar="FILE", help="Edges: .csv, .tsv (also .gz) or .parquet.")],
     out: Out,
-    id: Annotated[str, _column("id", "Vertices: the id.")] = "id",
-    time: Annotated[str, _column("time", "Vertices: the time, whole numbers or dates.")] = "time",
-    label: Annotated[str, _column("label", "Vertices: the class; empty is no label.")] = "label",
+    id: Annotated[str, column("id", "Vertices: the id.")] = "id",
+    time: Annotated[str, column("time", "Vertices: the time, whole numbers or dates.")] = "time",
+    label: Annotated[str, column("label", "Vertices: the class; empty is no label.")] = "label",
     no_label: Annotated[bool, typer.Option("--no-label", help="The vertices have no labels.")] = False,
     text: Annotated[
-        str | None, _column("text", "Vertices: the text. Default: the column 'text', if any; '' for none.")
+        str | None, column("text", "Vertices: the text. Default: the column 'text', if any; '' for none.")
     ] = None,
     features: Annotated[
         str | None,
         typer.Option(metavar="COLUMNS", help="Vertices: numbers instead of text; names or patterns, as 'x,emb_*'."),
     ] = None,
-    source: Annotated[str, _column("source", "Edges: the one end.")] = "source",
-    target: Annotated[str, _column("target", "Edges: the other end.")] = "target",
+    source: Annotated[str, column("source", "Edges: the one end.")] = "source",
+    target: Annotated[str, column("target", "Edges: the other end.")] = "target",
     edge_time: Annotated[
-        str | None, _column("edge-time", "Edges: their own time. Default: the column 'time', if any; '' for none.")
+        str | None, column("edge-time", "Edges: their own time. Default: the column 'time', if any; '' for none.")
     ] = None,
-    every: Annotated[
-        str | None,
-        typer.Option(metavar="year|month|week|day|N", help="Granularity of time. Default: years of dates, else as is."),
-    ] = None,
-    drop_dangling: Annotated[bool, typer.Option("--drop-dangling", help="Drop edges to unknown ids.")] = False,
+    every: Every = None,
+    drop_dangling: DropDangling = False,
     replace: Replace = False,
     as_json: Json = False,
     quiet: Quiet = False,

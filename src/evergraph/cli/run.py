@@ -28,6 +28,18 @@ from evergraph.cli.common import (
     print_json,
     set_up_logging,
 )
+from evergraph.cli.options import (
+    Alpha,
+    DetectorOption,
+    Dropout,
+    Hidden,
+    Hops,
+    Layers,
+    LearningRate,
+    ModelOption,
+    Steps,
+    Threshold,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -50,26 +62,18 @@ _HEADLINE = {
 
 def run(
     graph: GraphArgument,
-    model: Annotated[ModelName, typer.Option(help="The model.")] = ModelName.sage,
-    hidden: Annotated[int | None, typer.Option(min=1, metavar="N", help="Its width. Default: the model's own.")] = None,
-    layers: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Its layers. Default: the model's own.")
-    ] = None,
-    dropout: Annotated[float | None, typer.Option(metavar="X", help="Its dropout. Default: the model's own.")] = None,
-    hops: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Its propagation steps (sgc). Default: 2.")
-    ] = None,
+    model: ModelOption = ModelName.sage,
+    hidden: Hidden = None,
+    layers: Layers = None,
+    dropout: Dropout = None,
+    hops: Hops = None,
     history: HistoryOption = "auto",
     restart: Annotated[RestartName, typer.Option(help="What a task starts from; see the docs.")] = RestartName.warm,
-    detector: Annotated[DetectorName, typer.Option(help="Detector of unseen classes.")] = DetectorName.gdoc,
-    threshold: Annotated[
-        float | None, typer.Option(metavar="X", help="Least probability of a known class. Default: the detector's own.")
-    ] = None,
-    alpha: Annotated[
-        float | None, typer.Option(metavar="X", help="Risk reduction of doc and gdoc. Default: none.")
-    ] = None,
-    steps: Annotated[int, typer.Option(min=1, metavar="N", help="Training steps for each task.")] = 200,
-    lr: Annotated[float | None, typer.Option(metavar="X", help="Learning rate. Default: the paper's.")] = None,
+    detector: DetectorOption = DetectorName.gdoc,
+    threshold: Threshold = None,
+    alpha: Alpha = None,
+    steps: Steps = 200,
+    lr: LearningRate = None,
     weight_decay: Annotated[float, typer.Option(metavar="X", help="Weight decay.")] = 0.0,
     first: Annotated[
         str | None,

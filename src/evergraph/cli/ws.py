@@ -16,8 +16,8 @@ from evergraph.cli.common import (
     print_json,
     set_up_logging,
 )
+from evergraph.cli.options import DropDangling
 from evergraph.cli.ws_common import (
-    DropDangling,
     Edges,
     EdgeTimeColumn,
     Features,

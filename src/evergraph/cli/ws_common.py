@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evergraph.cli.common import console, print_json, set_up_logging
+from evergraph.cli.options import column
 from evergraph.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,10 +26,6 @@ if TYPE_CHECKING:
     """Takes how many steps there will be; gives what is to be called after each."""
 
 
-def _column(name: str, what: str) -> typer.models.OptionInfo:
-    return typer.Option(f"--{name}", metavar="COLUMN", help=what)
-
-
 Folder = Annotated[Path, typer.Argument(metavar="WS", help="The folder of the workspace.")]
 Vertices = Annotated[
     Path | None, typer.Option("--vertices", metavar="FILE", help="Vertices: .csv, .tsv (also .gz) or .parquet.")
@@ -37,12 +34,12 @@ Edges = Annotated[
     Path | None, typer.Option("--edges", metavar="FILE", help="Edges: .csv, .tsv (also .gz) or .parquet.")
 ]
 Ids = Annotated[str | None, typer.Option("--ids", metavar="IDS", help="Ids of vertices, separated by commas.")]
-IdColumn = Annotated[str | None, _column("id", "The id. Default: id, or as at init.")]
-TimeColumn = Annotated[str | None, _column("time", "Vertices: the time. Default: time, or as at init.")]
-LabelColumn = Annotated[str | None, _column("label", "The class; empty is no label. Default: label, or as at init.")]
+IdColumn = Annotated[str | None, column("id", "The id. Default: id, or as at init.")]
+TimeColumn = Annotated[str | None, column("time", "Vertices: the time. Default: time, or as at init.")]
+LabelColumn = Annotated[str | None, column("label", "The class; empty is no label. Default: label, or as at init.")]
 NoLabel = Annotated[bool, typer.Option("--no-label", help="Read no labels.")]
 TextColumn = Annotated[
-    str | None, _column("text", "Vertices: the text; '' for none. Default: text, if there is one, or as at init.")
+    str | None, column("text", "Vertices: the text; '' for none. Default: text, if there is one, or as at init.")
 ]
 Features = Annotated[
     str | None,
@@ -52,13 +49,12 @@ Features = Annotated[
         help="Vertices: numbers instead of text; names or patterns, as 'x,emb_*'. Default: none, or as at init.",
     ),
 ]
-SourceColumn = Annotated[str | None, _column("source", "Edges: the one end. Default: source, or as at init.")]
-TargetColumn = Annotated[str | None, _column("target", "Edges: the other end. Default: target, or as at init.")]
+SourceColumn = Annotated[str | None, column("source", "Edges: the one end. Default: source, or as at init.")]
+TargetColumn = Annotated[str | None, column("target", "Edges: the other end. Default: target, or as at init.")]
 EdgeTimeColumn = Annotated[
     str | None,
-    _column("edge-time", "Edges: their own time; '' for none. Default: time, if there is one, or as at init."),
+    column("edge-time", "Edges: their own time; '' for none. Default: time, if there is one, or as at init."),
 ]
-DropDangling = Annotated[bool, typer.Option("--drop-dangling", help="Drop edges to unknown ids.")]
 ReplaceFile = Annotated[bool, typer.Option("--replace", help="Write over the file that is there.")]
 
 

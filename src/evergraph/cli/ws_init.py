@@ -18,8 +18,21 @@ from evergraph.cli.common import (
     print_json,
     set_up_logging,
 )
-from evergraph.cli.ws_common import (
+from evergraph.cli.options import (
+    Alpha,
+    DetectorOption,
     DropDangling,
+    Dropout,
+    Every,
+    Hidden,
+    Hops,
+    Layers,
+    LearningRate,
+    ModelOption,
+    Steps,
+    Threshold,
+)
+from evergraph.cli.ws_common import (
     Edges,
     EdgeTimeColumn,
     Features,
@@ -67,27 +80,19 @@ def init(
     source: SourceColumn = None,
     target: TargetColumn = None,
     edge_time: EdgeTimeColumn = None,
-    every: Annotated[
-        str | None,
-        typer.Option(metavar="year|month|week|day|N", help="Granularity of time. Default: years of dates, else as is."),
-    ] = None,
+    every: Every = None,
     drop_dangling: DropDangling = False,
-    model: Annotated[ModelName, typer.Option(help="The model.")] = ModelName.sage,
-    hidden: Annotated[int | None, typer.Option(min=1, metavar="N", help="Its width. Default: the model's own.")] = None,
-    layers: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Its layers. Default: the model's own.")
-    ] = None,
-    dropout: Annotated[float | None, typer.Option(metavar="X", help="Its dropout. Default: the model's own.")] = None,
+    model: ModelOption = ModelName.sage,
+    hidden: Hidden = None,
+    layers: Layers = None,
+    dropout: Dropout = None,
+    hops: Hops = None,
     history: HistoryOption = "auto",
-    detector: Annotated[DetectorName, typer.Option(help="Detector of unseen classes.")] = DetectorName.gdoc,
-    threshold: Annotated[
-        float | None, typer.Option(metavar="X", help="Least probability of a known class. Default: the detector's own.")
-    ] = None,
-    alpha: Annotated[
-        float | None, typer.Option(metavar="X", help="Risk reduction of doc and gdoc. Default: none.")
-    ] = None,
-    steps: Annotated[int, typer.Option(min=1, metavar="N", help="Training steps for each model.")] = 200,
-    lr: Annotated[float | None, typer.Option(metavar="X", help="Learning rate. Default: the paper's.")] = None,
+    detector: DetectorOption = DetectorName.gdoc,
+    threshold: Threshold = None,
+    alpha: Alpha = None,
+    steps: Steps = 200,
+    lr: LearningRate = None,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Where all randomness comes from.")] = 0,
     keep: Annotated[int, typer.Option(min=2, metavar="N", help="Versions that are kept to roll back to.")] = 10,
     as_json: Json = False,
@@ -117,7 +122,7 @@ def init(
                 edge_time=edge_time,
             )
             # Before a graph is read, which may take long.
-            chosen = build_model(model.value, hidden=hidden, layers=layers, dropout=dropout)
+            chosen = build_model(model.value, hidden=hidden, layers=layers, dropout=dropout, hops=hops)
             rejecting = build_detector(detector.value, threshold=threshold, alpha=alpha)
             workspace = Workspace.create(
                 ws,

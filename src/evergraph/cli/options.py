@@ -1,0 +1,61 @@
+"""Options of models, detectors and tables that several commands have: called and explained alike everywhere."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from evergraph.cli.common import DetectorName, ModelName
+
+__all__ = [
+    "Alpha",
+    "DetectorOption",
+    "DropDangling",
+    "Dropout",
+    "Every",
+    "Hidden",
+    "Hops",
+    "Layers",
+    "LearningRate",
+    "ModelOption",
+    "Steps",
+    "Threshold",
+    "column",
+]
+
+ModelOption = Annotated[ModelName, typer.Option("--model", help="The model.")]
+Hidden = Annotated[
+    int | None, typer.Option("--hidden", min=1, metavar="N", help="Its width. Default: the model's own.")
+]
+Layers = Annotated[
+    int | None, typer.Option("--layers", min=1, metavar="N", help="Its layers. Default: the model's own.")
+]
+Dropout = Annotated[float | None, typer.Option("--dropout", metavar="X", help="Its dropout. Default: the model's own.")]
+Hops = Annotated[
+    int | None, typer.Option("--hops", min=1, metavar="N", help="Its propagation steps (sgc). Default: 2.")
+]
+DetectorOption = Annotated[DetectorName, typer.Option("--detector", help="Detector of unseen classes.")]
+Threshold = Annotated[
+    float | None,
+    typer.Option("--threshold", metavar="X", help="Least probability of a known class. Default: the detector's own."),
+]
+Alpha = Annotated[
+    float | None, typer.Option("--alpha", metavar="X", help="Risk reduction of doc and gdoc. Default: none.")
+]
+Steps = Annotated[int, typer.Option("--steps", min=1, metavar="N", help="Training steps for each task.")]
+LearningRate = Annotated[float | None, typer.Option("--lr", metavar="X", help="Learning rate. Default: the paper's.")]
+Every = Annotated[
+    str | None,
+    typer.Option(
+        "--every",
+        metavar="year|month|week|day|N",
+        help="Granularity of time. Default: years of dates, else as is.",
+    ),
+]
+DropDangling = Annotated[bool, typer.Option("--drop-dangling", help="Drop edges to unknown ids.")]
+
+
+def column(name: str, what: str) -> typer.models.OptionInfo:
+    """An option that names a column of a table."""
+    return typer.Option(f"--{name}", metavar="COLUMN", help=what)
