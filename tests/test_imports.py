@@ -111,6 +111,7 @@ def files_in(room: str) -> list[Path]:
         ("metrics", {"errors", "classes"}),
         ("nn", {"errors", "compiled"}),
         ("detect", {"errors", "compiled"}),
+        ("explain", {"graph"}),
         ("task", {"errors", "graph", "analysis"}),
         ("vocabulary", {"errors", "graph"}),
         ("decisions", {"errors", "classes", "graph", "metrics", "task"}),
@@ -130,7 +131,7 @@ def files_in(room: str) -> list[Path]:
             "workspace",
             {
                 *("errors", "files", "sealed", "classes", "graph", "datasets", "analysis", "metrics", "nn", "detect"),
-                *("task", "training", "learner", "checkpoint"),
+                *("explain", "task", "training", "learner", "checkpoint"),
             },
         ),
         (

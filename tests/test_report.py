@@ -20,6 +20,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 from sklearn.calibration import calibration_curve
+from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.metrics import confusion_matrix, matthews_corrcoef
 
 from evergraph.analysis import drift, tdiff
@@ -190,7 +191,7 @@ def test_a_run_keeps_its_decisions(made: tuple[Path, RunResult]) -> None:
     files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet"))
     assert files == [f"decisions/seed-{seed}/{time}.parquet" for seed in SEEDS for time in (3, 4, 5)]
     learner = LifelongLearner(GraphSAGE(hidden=8), GDOC(0.7), steps=25, lr=0.05, seed=1)
-    seen: set[str] = set()
+    said, hidden, columns = 0, 0, list(GRAPH.features.columns)  # type: ignore[union-attr]
     for task in tasks(GRAPH, 1, first=3):
         decisions = learner.adapt(task).predict(task)
         path = folder / "decisions" / "seed-1" / f"{task.time}.parquet"
@@ -210,10 +211,23 @@ def test_a_run_keeps_its_decisions(made: tuple[Path, RunResult]) -> None:
         for row in described:
             near = [at for at in np.flatnonzero(adjacency[start + row]) if GRAPH.times[at] == task.time - 1]
             classes = [GRAPH.labels[at] for at in near]
-            assert dict(found.neighbours[row] or ()).items() <= {name: classes.count(name) for name in classes}.items()
-            assert sum(count for _, count in found.neighbours[row] or ()) <= len(near)
-            seen.update(found.words[row] or ())
-    assert seen <= set(GRAPH.features.columns)  # type: ignore[union-attr]
+            counts = {name: classes.count(name) for name in classes}
+            # Those of the same time have labels in the graph, but nobody knew them when it was decided.
+            beside = sum(GRAPH.times[at] == task.time for at in np.flatnonzero(adjacency[start + row]))
+            told = found.neighbours[row] or ()
+            assert dict(told) == counts | ({"no label": beside} if beside else {})
+            hidden += beside
+            in_order = sorted(counts, key=lambda name: (-counts[name], name))
+            assert [name for name, _ in told] == [*in_order, *(["no label"] if beside else [])]
+        said += len(described)
+        known = GRAPH.up_to(task.time).inputs("counts").toarray()  # type: ignore[union-attr]
+        weights = TfidfTransformer().fit(known).transform(known).toarray()
+        for row in described:
+            ours = [columns.index(word) for word in found.words[row] or ()]
+            assert len(ours) == min(8, np.count_nonzero(known[start + row]))
+            assert weights[start + row, ours] == pytest.approx(-np.sort(-weights[start + row])[: len(ours)])
+    assert said > 10
+    assert hidden > 0
 
 
 def test_labels_that_are_not_there_are_null(tmp_path: Path) -> None:
@@ -639,6 +653,13 @@ def test_where_a_page_cannot_be_written(made: tuple[Path, RunResult], tmp_path: 
     code, _, err = command("report", made[0], "--out", tmp_path)
     assert code == 2
     assert "this is a folder, not a file" in err
+    for name in ("precious.csv", "precious", "html"):
+        (tmp_path / name).write_text("mine")
+        code, _, err = command("report", made[0], "--out", tmp_path / name)
+        assert code == 2
+        assert "let its name end in .html or .htm" in err
+        assert (tmp_path / name).read_text() == "mine"
+    assert command("report", made[0], "--out", tmp_path / "page.HTM", "--quiet")[0] == 0
     (tmp_path / "file").write_text("")
     with pytest.raises(EvergraphError, match="could not be written"):
         write_page("page", tmp_path / "file" / "page.html")

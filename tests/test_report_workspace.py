@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,8 @@ from evergraph.detect import GDOC
 from evergraph.nn import MLP
 from evergraph.report.of_workspace import story_of_workspace
 from evergraph.report.page import page_of
-from evergraph.report.story import Missing
+from evergraph.report.parts import differences_part
+from evergraph.report.story import Missing, TimeDifferences
 
 GRAPH = synthetic(vertices=400, times=6, classes=3, new_classes=1, seed=4)
 FIRST = 3
@@ -55,7 +57,7 @@ def test_headlines_and_slices_are_those_of_the_scores(folder: Path) -> None:
     assert first.accuracy.mean == pytest.approx(scores[0].accuracy)
     assert first.accuracy.low < first.accuracy.mean < first.accuracy.high
     assert (second.version, second.labelled, second.accuracy, second.unseen) == ("2", 0, None, None)
-    assert story.notes == (f"Next: {Workspace(folder).status().next}.",)
+    assert story.notes[0].startswith(f"Next: evergraph ws {Workspace(folder).status().next_command} {folder}")
 
 
 def test_confusion_counts_each_labelled_vertex_once(folder: Path) -> None:
@@ -74,6 +76,33 @@ def test_the_vertices_to_review_are_those_of_the_workspace(folder: Path) -> None
     assert rows
     assert [one.id for one in story.review.rows] == [str(row.id) for row in rows]
     assert story.review.rows[0].neighbours == rows[0].neighbours
+
+
+def test_the_page_says_of_which_vertices_its_shares_are(folder: Path) -> None:
+    story = story_of_workspace(folder)
+    page = page_of(story)
+    assert "“held to be unseen” is of all that were decided" in page
+    assert "How many of all decided vertices were held to be" in page
+    assert "Settings, models so far and the last commands." in page
+    assert "the closer the lines, the better" not in page
+    assert "to do again" not in page
+    as_run = page_of(replace(story, kind="run"))
+    assert "the closer the lines, the better" in as_run
+    assert "of all that were decided" not in as_run
+
+
+@pytest.mark.parametrize(
+    ("history", "steps", "told"),
+    [
+        (1, "years", "is 1 year;"),
+        (2, "years", "is 2 years;"),
+        (1, "steps", "is 1 step;"),
+        (1, "steps of 5 years", "is 1 step of 5 years;"),
+        (3, "steps of 5 years", "is 3 steps of 5 years;"),
+    ],
+)
+def test_one_step_is_told_in_the_singular(history: int, steps: str, told: str) -> None:
+    assert told in differences_part(TimeDifferences((0.5, 0.5), steps, ((50, 1),), history))
 
 
 def test_a_fresh_workspace_says_what_is_missing(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from evergraph import EvolvingGraph, InputError
 from evergraph.datasets import read_tables
+from evergraph.datasets.tables import feature_columns
 
 STRANGE_IDS = ["nan", "NA", "007", "1e5", "null", "None", "1.0", "-", "größe", "a,b", 'say "hi"', " padded ", "true"]
 
@@ -68,6 +69,31 @@ def test_feature_columns_by_pattern(tmp_path, ending):
     frame.to_parquet(path) if ending == ".parquet" else frame.to_csv(path, index=False)
     graph = read_tables(path, features=["emb_*"])
     assert graph.window(1, 2).inputs().tolist() == [[2.5, -1], [1.5, 0]]
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_feature_columns_come_in_the_order_in_which_they_are_named(tmp_path, ending):
+    columns = {"id": ["a"], "b_1": [1.0], "x[0]": [2.0], "time": [1], "b_0": [3.0], "a": [4.0], "label": ["y"]}
+    frame = pd.DataFrame(columns)
+    path = tmp_path / f"v{ending}"
+    frame.to_parquet(path) if ending == ".parquet" else frame.to_csv(path, index=False)
+    for patterns, names in (
+        (["b_*"], ["b_1", "b_0"]),  # of one pattern as in the file
+        (["b_0", "b_1"], ["b_0", "b_1"]),
+        (["a", "b_*", "?_1", "a"], ["a", "b_1", "b_0"]),  # each once
+        (["x[0]"], ["x[0]"]),  # a name before it is a pattern
+    ):
+        assert feature_columns(path, patterns) == tuple(names)
+        found = read_tables(path, features=patterns).window(1, 1).inputs()
+        assert found.tolist() == frame[names].to_numpy().tolist()
+    shuffled = tmp_path / f"w{ending}"
+    other = frame[["a", "b_0", "label", "time", "b_1", "id"]]
+    other.to_parquet(shuffled) if ending == ".parquet" else other.to_csv(shuffled, index=False)
+    named = feature_columns(path, ["b_*", "a"])
+    graphs = [read_tables(each, features=named) for each in (path, shuffled)]
+    assert graphs[0].window(1, 1).inputs().tolist() == graphs[1].window(1, 1).inputs().tolist() == [[1, 3, 4]]
+    with pytest.raises(InputError, match=r"no column is called 'b_7'"):
+        feature_columns(path, ["a", "b_7"])
 
 
 @pytest.mark.parametrize("kind", [pa.list_(pa.float32()), pa.list_(pa.float64(), 3), pa.large_list(pa.int32())])

@@ -59,9 +59,9 @@ def objects(folder: Path) -> set[str]:
     return {path.name for path in (folder / "objects").iterdir()}
 
 
-def label_one(folder: Path, turn: int) -> None:
+def label_one(folder: Path, turn: int, place: int = 0) -> None:
     """Change something, each time otherwise."""
-    Workspace(folder).label([GRAPH.ids[0]], [f"class of turn {turn}"])
+    Workspace(folder).label([GRAPH.ids[place]], [f"class of turn {turn}"])
 
 
 # --- objects and versions --------------------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ def test_what_is_kept_can_be_returned_to_and_nothing_else_is_there(folder: Path)
         elif turn == 6:
             workspace.update("warm")
         else:
-            label_one(folder, turn)
+            label_one(folder, turn, -1)
         seen[workspace.state.version] = workspace.state
         store = Store(folder)
         head = workspace.state.version

@@ -234,17 +234,6 @@ def test_an_update_that_would_gain_nothing_is_left_out_and_not_asked_for_again(c
     assert "ws update" not in out.splitlines()[-1]
 
 
-def test_only_labels_of_the_history_can_bring_a_class_to_learn():
-    from evergraph import EvolvingGraph
-    from evergraph.workspace.backtest import _in_sight
-
-    labels = ["long ago", "before", "now", None]
-    graph = EvolvingGraph.build({"id": [1, 2, 3, 4], "time": [1, 4, 5, 6], "label": labels})
-    assert _in_sight(graph, None) == {"long ago", "before", "now"}
-    assert _in_sight(graph, 2) == {"before", "now"}  # of 4 and 5, to decide 6
-    assert _in_sight(graph.relabel([4], ["new"]), 2) == {"now", "new"}  # of 5 and 6, to decide 7
-
-
 def test_review_shows_words_and_neighbours_and_its_file_can_be_given_to_label(command, waiting, tmp_path):
     expected = Workspace(waiting).review(None)
     assert len(expected) > 3
@@ -254,13 +243,13 @@ def test_review_shows_words_and_neighbours_and_its_file_can_be_given_to_label(co
     code, out, _ = command("ws", "review", waiting, "--most", 1)
     assert code == 0
     assert all(word in out for word in (*expected[0].words, expected[0].best, expected[0].neighbours[0][0]))
-    assert f"{len(expected)} vertices to review; the first 1 are shown" in out
+    assert f"{len(expected)} vertices to review; the first is shown" in out
 
     code, out, _ = command("ws", "review", waiting, "--out", tmp_path / "review.csv")
     assert code == 0
     assert f"ws label {waiting} --labels" in out
     rows = rows_of(tmp_path / "review.csv")
-    assert [row["paper"] for row in rows] == [row.id for row in expected[: len(rows)]]
+    assert [row["paper"] for row in rows] == [row.id for row in expected]
     rows[0]["venue"], rows[1]["venue"] = "Strange", "Strange"
     refused(command("ws", "review", waiting, "--out", tmp_path / "review.csv"), "--replace")
     write(tmp_path / "review.csv", rows)
@@ -347,6 +336,69 @@ def test_files_with_other_columns_than_at_first_can_be_read(command, data, made,
     assert Workspace(made).state.settings.columns.id == "paper"
 
 
+def test_a_file_of_review_has_all_and_the_terminal_twenty(command, data, tmp_path):
+    rows = [{**row, "title": f"new word{place}"} for place, row in enumerate(rows_of(data / "2014.csv"))]
+    files = ("--vertices", data / "past.csv", "--edges", data / "past-cites.csv")
+    ws, options = tmp_path / "ws", ("--steps", 1, "--history", 1, "--hidden", 2, "--threshold", 0.99)
+    assert command("ws", "init", ws, *files, *COLUMNS, *options)[0] == 0
+    assert command("ws", "add", ws, "--vertices", write(tmp_path / "new.csv", rows))[0] == 0
+    assert command("ws", "predict", ws, "--quiet")[0] == 0
+    all_ = [row.id for row in Workspace(ws).review(None)]
+    assert len(all_) > 20
+    out = command("ws", "review", ws)[1]
+    assert out.count("nearest class") == 20
+    assert f"{len(all_)} vertices to review; the first 20 are shown" in out
+    assert len(json.loads(command("ws", "review", ws, "--json")[1])["vertices"]) == 20
+    for most, wanted in ((), all_), (("--most", 22), all_[:22]):
+        out = command("ws", "review", ws, *most, "--out", tmp_path / "all.csv", "--replace")[1]
+        assert [row["paper"] for row in rows_of(tmp_path / "all.csv")] == wanted
+        assert f"{len(wanted)} of {len(all_)} vertices written" in out
+
+
+def with_numbers(path, rows, order, name="emb_{}"):
+    """A table of vertices whose features stand in some order."""
+    table = []
+    for place, row in enumerate(rows):
+        numbers = {0: place % 7, 1: 0.5 * place, 2: -place}
+        table.append({"paper": row["paper"], "year": row["year"], "venue": row.get("venue", "")})
+        table[-1] |= {name.format(column): numbers[column] for column in order}
+    return write(path, table)
+
+
+def test_feature_columns_of_a_slice_are_matched_by_name(command, data, tmp_path):
+    past, new = rows_of(data / "past.csv"), rows_of(data / "2014.csv")
+    first = with_numbers(tmp_path / "past.csv", past, (2, 0, 1))
+    names = [part for option in ("id", "time", "label", "source", "target") for part in (f"--{option}", NAMES[option])]
+    files = ("--vertices", first, "--edges", data / "past-cites.csv", "--features", "emb_*")
+    assert command("ws", "init", tmp_path / "ws", *files, *names, *TRAINING)[0] == 0
+    ws = tmp_path / "ws"
+    assert Workspace(ws).state.settings.columns.features == ("emb_2", "emb_0", "emb_1")
+
+    def inputs(path, *options):
+        folder = Path(shutil.copytree(ws, tmp_path / f"copy-{len(list(tmp_path.iterdir()))}"))
+        code, _, err = command("ws", "add", folder, "--vertices", path, *options)
+        assert code == 0, err
+        return Workspace(folder).graph.window(2014, 2014).inputs().tolist()
+
+    expected = [[-place, place % 7, 0.5 * place] for place in range(len(new))]
+    same, other = (
+        with_numbers(tmp_path / f"{name}.csv", new, order) for name, order in (("s", (2, 0, 1)), ("o", (0, 1, 2)))
+    )
+    assert inputs(same) == inputs(other) == expected
+    assert inputs(other, "--features", "emb_*") == expected  # said again, it means the same columns
+    assert inputs(other, "--features", "emb_0,emb_1,emb_2") == expected
+    renamed = with_numbers(tmp_path / "renamed.csv", new, (0, 1, 2), "x{}")
+    assert inputs(renamed, "--features", "x2,x0,x1") == expected
+
+    before = digest(ws)
+    lacking = with_numbers(tmp_path / "lacking.csv", new, (2, 0))
+    refused(command("ws", "add", ws, "--vertices", lacking), "lacking.csv", "'emb_1'")
+    refused(command("ws", "add", ws, "--vertices", lacking, "--features", "emb_*"), "'emb_1' is not among them")
+    refused(command("ws", "add", ws, "--vertices", renamed), "renamed.csv", "'emb_2'", "--features")
+    refused(command("ws", "add", ws, "--vertices", renamed, "--features", "x*"), "one by one")
+    assert digest(ws) == before
+
+
 def test_a_graph_folder_with_numbers_as_ids_goes_on_with_text_files(command, tmp_path):
     graph = synthetic(vertices=200, times=4, classes=3, new_classes=1, seed=2)
     vertices, edges = to_tables(graph, None, 2)
@@ -397,6 +449,55 @@ def test_for_people_all_fits_eighty_columns_and_says_what_is_next(command, data,
     assert shown["log"].count("\n") > 6
     assert "evergraph ws rollback ws VERSION" in shown["log"]
     assert "2014" in shown["scores"]
+
+
+def test_scores_of_months_fit_eighty_columns(command, data, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    for name in ("past", "2014"):
+        rows = [{**row, "year": f"{row['year']}-11"} for row in rows_of(data / f"{name}.csv")]
+        write(tmp_path / f"{name}.csv", rows)
+    files = ("--vertices", tmp_path / "past.csv", "--edges", data / "past-cites.csv", "--every", "month")
+    ws = tmp_path / "ws"
+    assert command("ws", "init", ws, *files, *COLUMNS, "--steps", 2, "--history", "full", "--hidden", 2)[0] == 0
+    slice_ = ("--vertices", tmp_path / "2014.csv", "--edges", data / "2014-cites.csv")
+    for arguments in (("add", ws, *slice_), ("predict", ws), ("label", ws, "--labels", data / "2014-labels.csv")):
+        assert command("ws", *arguments, "--quiet")[0] == 0
+    code, out, _ = command("ws", "scores", ws)
+    assert code == 0
+    assert max(map(len, out.splitlines())) <= 80
+    head, row, *_ = out.splitlines()
+    heads = "time decided labels acc. F1 MCC alarms unseen late drift model"
+    assert head.split() == heads.split()
+    assert row.split()[:3] == ["2014-11", "70", "70"]
+    assert len(row.split()) == len(heads.split())
+
+
+def test_the_widest_scores_fit_eighty_columns(capsys):
+    from rich.console import Console
+
+    from evergraph.cli.ws_show import show_scores
+    from evergraph.workspace.scoring import SliceScores
+
+    shares = {"accuracy": 0.5, "id_accuracy": 0.5, "open_f1": 0.5, "mcc": -0.5, "alarm_rate": 1.0, "unseen": 1.0}
+    row = SliceScores(
+        time="2014-03-31", decided=1_000_000, labelled=1_000_000, models=(97, 98, 99), latency=11.5, drift=0.5, **shares
+    )
+    show_scores(Console(width=80), [row])
+    head, told, *_ = capsys.readouterr().out.splitlines()
+    assert len(head.split()) == len(told.split()) == 11
+    assert "…" not in head + told
+    assert told.endswith("97-99")
+
+
+def test_one_is_told_in_the_singular(command, data, waiting, tmp_path):
+    for row in Workspace(waiting).review(None)[1:]:
+        Workspace(waiting).label([row.id], ["class 00"])
+    assert "1 vertex to review" in command("ws", "review", waiting)[1]
+    out = command("ws", "review", waiting, "--out", tmp_path / "one.csv")[1]
+    assert out.startswith("1 of 1 vertex written to")
+    files = ("--vertices", data / "past.csv", "--edges", data / "past-cites.csv")
+    out = command("ws", "init", tmp_path / "new", *files, *COLUMNS, "--steps", 1, "--history", 1)[1]
+    assert "- the history of 1 step was asked for\n" in out
 
 
 def test_nothing_to_show_is_said(command, made):
@@ -633,7 +734,7 @@ def of_a_newer_version(ws):
 def a_byte_of_the_version(ws):
     path = max((ws / "versions").iterdir())
     data = bytearray(path.read_bytes())
-    place = data.index(b"fresh_labels")
+    place = data.index(b"fresh")
     data[place] ^= 1
     path.write_bytes(data)
 
@@ -733,6 +834,20 @@ def test_two_commands_at_once(command, data, waiting):
     assert digest(waiting) == before
 
 
+def test_several_times_that_could_not_be_written_are_told_one_by_one(tmp_path, monkeypatch):
+    import pyarrow as pa
+
+    from evergraph.cli.ws import _write
+    from evergraph.errors import EvergraphError
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("evergraph.files.replace_synced", full)
+    with pytest.raises(EvergraphError, match="once for each of --time 2003, --time 2006, with a file for each"):
+        _write(tmp_path / "out.csv", pa.table({"time": [2003, 2006, 2006]}))
+
+
 def test_decisions_are_kept_where_their_file_cannot_be_written(command, data, made, tmp_path, monkeypatch):
     command("ws", "add", made, "--vertices", data / "2014.csv", "--edges", data / "2014-cites.csv")
     out = tmp_path / "out.csv"
@@ -746,7 +861,7 @@ def test_decisions_are_kept_where_their_file_cannot_be_written(command, data, ma
         code, _, err = command("ws", "predict", made, "--out", out)
     assert code == 1
     assert "the decisions are kept" in err
-    assert "--time (2014)" in err
+    assert "run the same command again with --time 2014." in err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ws"]
     found = json.loads(command("ws", "predict", made, "--time", 2014, "--out", out, "--json")[1])
     assert (found["version"], found["decided"]) == (3, 70)

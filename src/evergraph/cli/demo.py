@@ -22,6 +22,16 @@ _GRAPH = "metamath"
 _ADDED, _COMING = 2019, 2020
 _THRESHOLD = 0.5
 
+_MARKER = ".evergraph-demo"
+_WRITTEN = (
+    "run",
+    "report.html",
+    *(f"{name}-{kind}.csv" for name in ("past", _ADDED, _COMING) for kind in ("vertices", "edges")),
+    f"{_ADDED}-labels.csv",
+    *(f"{time}-decisions.csv" for time in (_ADDED, _COMING)),
+)
+"""What a demo writes beside its workspace, and writes over the next time."""
+
 _BEFORE = """\
 A graph that grows: the theorems of a mathematical proof database, each with the
 year of its contribution. An edge: the proof of one uses the other. A class: the
@@ -31,7 +41,7 @@ A model that is retrained each year on a short history is cheap. How short? Of
 all pairs of theorems within two edges of each other before {first}, so many lie at
 most so many years apart:"""
 _RUN = """\
-Now year after year: learn from the last {size} years, decide the theorems of the
+Now year after year: learn from the last {years}, decide the theorems of the
 next one, or say that their class was never seen before (detector gdoc)."""
 _LOOP = """\
 And in production? A workspace is a folder that holds graph, models, decisions
@@ -57,7 +67,7 @@ def demo(
     say(f"1. The graph\n{_BEFORE}")
     say(f"{len(graph):,} theorems, {graph.n_edges:,} edges, {len(graph.class_names)} classes\n")
     size = _choose(graph, say)
-    accuracy, report = _run(out, size, say, quiet or as_json)
+    accuracy, report = _run(out, graph.axis.counted(size), say, quiet or as_json)
     changed = _loop(graph, out, say, quiet or as_json)
     say(f"\nDone in {watch.seconds():.0f} s. Open the report in a browser: {report}")
     say(f"Then look around: evergraph ws status {out / 'ws'}; evergraph --help")
@@ -78,14 +88,17 @@ def _silent(_text: str = "") -> None:
 
 
 def _check(out: Path) -> None:
-    """Make room for what an earlier demo left, and for nothing else."""
-    from evergraph.workspace.store import is_workspace
-
-    workspace = out / "ws"
-    if workspace.exists() and not is_workspace(workspace):
-        raise InputError("the folder holds something else", file=workspace, fix="choose another --out")
-    shutil.rmtree(workspace, ignore_errors=True)
-    out.mkdir(parents=True, exist_ok=True)
+    """Make room for what an earlier demo left, and for nothing else: without its mark all is somebody's own."""
+    marker = out / _MARKER
+    if not marker.is_file():
+        if out.exists() and not out.is_dir():
+            raise InputError("this is a file, not a folder", file=out, fix="choose another --out")
+        for name in ("ws", *_WRITTEN):
+            if (out / name).exists():
+                raise InputError("it is there already, and of no demo", file=out / name, fix="choose another --out")
+        out.mkdir(parents=True, exist_ok=True)
+        marker.write_text("Written by evergraph demo, which replaces what it wrote here.\n", encoding="utf-8")
+    shutil.rmtree(out / "ws", ignore_errors=True)
 
 
 def _choose(graph: EvolvingGraph, say: Callable[[str], Any]) -> int:
@@ -97,18 +110,17 @@ def _choose(graph: EvolvingGraph, say: Callable[[str], Any]) -> int:
     sizes = history_sizes(graph, first)
     say(f"2. How much history?\n{_HISTORY.format(first=graph.axis.label(first))}")
     for level, years in sizes.items():
-        unit, mark = "year " if years == 1 else "years", "   <- chosen" if level == 50 else ""
-        say(f"  {level:3d} %  {years:2d} {unit}{mark}")
+        say(f"  {level:3d} %  {graph.axis.counted(years):>8}{'   <- chosen' if level == 50 else ''}")
     return sizes[50]
 
 
-def _run(out: Path, size: int, say: Callable[[str], Any], quiet: bool) -> tuple[float, Path]:
+def _run(out: Path, years: str, say: Callable[[str], Any], quiet: bool) -> tuple[float, Path]:
     """Take a learner through all years, and report on that."""
     from evergraph.cli.report import report
     from evergraph.cli.run import run
     from evergraph.report.of_run import story_of_run
 
-    say(f"\n3. Learning for life\n{_RUN.format(size=size)}")
+    say(f"\n3. Learning for life\n{_RUN.format(years=years)}")
     folder, page = out / "run", out / "report.html"
     say(f"\n$ evergraph run {_GRAPH} --threshold {_THRESHOLD} --out {folder}")
     run(_GRAPH, detector=DetectorName.gdoc, threshold=_THRESHOLD, out=folder, replace=True, quiet=quiet)

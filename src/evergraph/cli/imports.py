@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evergraph.cli.common import Json, Out, Quiet, Replace, Stopwatch, print_json, set_up_logging, working
-from evergraph.cli.options import DropDangling, Every, column
+from evergraph.cli.options import (
+    DropDangling,
+    EdgeTimeColumn,
+    Every,
+    FeatureColumns,
+    IdColumn,
+    LabelColumn,
+    SourceColumn,
+    TargetColumn,
+    TextColumn,
+    TimeColumn,
+    names_in,
+)
 
 if TYPE_CHECKING:
     from evergraph.graph.evolving import EvolvingGraph
@@ -63,22 +75,15 @@ def tables(
     vertices: Annotated[Path, typer.Option(metavar="FILE", help="Vertices: .csv, .tsv (also .gz) or .parquet.")],
     edges: Annotated[Path, typer.Option(metavar="FILE", help="Edges: .csv, .tsv (also .gz) or .parquet.")],
     out: Out,
-    id: Annotated[str, column("id", "Vertices: the id.")] = "id",
-    time: Annotated[str, column("time", "Vertices: the time, whole numbers or dates.")] = "time",
-    label: Annotated[str, column("label", "Vertices: the class; empty is no label.")] = "label",
+    id: IdColumn = "id",
+    time: TimeColumn = "time",
+    label: LabelColumn = "label",
     no_label: Annotated[bool, typer.Option("--no-label", help="The vertices have no labels.")] = False,
-    text: Annotated[
-        str | None, column("text", "Vertices: the text. Default: the column 'text', if any; '' for none.")
-    ] = None,
-    features: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMNS", help="Vertices: numbers instead of text; names or patterns, as 'x,emb_*'."),
-    ] = None,
-    source: Annotated[str, column("source", "Edges: the one end.")] = "source",
-    target: Annotated[str, column("target", "Edges: the other end.")] = "target",
-    edge_time: Annotated[
-        str | None, column("edge-time", "Edges: their own time. Default: the column 'time', if any; '' for none.")
-    ] = None,
+    text: TextColumn = None,
+    features: FeatureColumns = None,
+    source: SourceColumn = "source",
+    target: TargetColumn = "target",
+    edge_time: EdgeTimeColumn = None,
     every: Every = None,
     drop_dangling: DropDangling = False,
     replace: Replace = False,
@@ -97,7 +102,7 @@ def tables(
             time=time,
             label="" if no_label else label,
             text=text,
-            features=[name.strip() for name in features.split(",")] if features else (),
+            features=names_in(features),
             source=source,
             target=target,
             edge_time=edge_time,

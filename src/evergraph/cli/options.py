@@ -13,15 +13,24 @@ __all__ = [
     "DetectorOption",
     "DropDangling",
     "Dropout",
+    "EdgeTimeColumn",
     "Every",
+    "FeatureColumns",
     "Hidden",
     "Hops",
+    "IdColumn",
+    "LabelColumn",
     "Layers",
     "LearningRate",
     "ModelOption",
+    "SourceColumn",
     "Steps",
+    "TargetColumn",
+    "TextColumn",
     "Threshold",
+    "TimeColumn",
     "column",
+    "names_in",
 ]
 
 ModelOption = Annotated[ModelName, typer.Option("--model", help="The model.")]
@@ -59,3 +68,34 @@ DropDangling = Annotated[bool, typer.Option("--drop-dangling", help="Drop edges 
 def column(name: str, what: str) -> typer.models.OptionInfo:
     """An option that names a column of a table."""
     return typer.Option(f"--{name}", metavar="COLUMN", help=what)
+
+
+# Columns of the tables that a graph or a workspace is made of; later slices are read by what was said then.
+IdColumn = Annotated[str, column("id", "Vertices: the id.")]
+TimeColumn = Annotated[str, column("time", "Vertices: the time, whole numbers or dates.")]
+LabelColumn = Annotated[str, column("label", "Vertices: the class; empty is no label.")]
+TextColumn = Annotated[
+    str | None, column("text", "Vertices: the text. Default: the column 'text', if any; '' for none.")
+]
+FeatureColumns = Annotated[
+    str | None,
+    typer.Option(
+        "--features", metavar="COLUMNS", help="Vertices: numbers instead of text; names or patterns, as 'x,emb_*'."
+    ),
+]
+SourceColumn = Annotated[str, column("source", "Edges: the one end.")]
+TargetColumn = Annotated[str, column("target", "Edges: the other end.")]
+EdgeTimeColumn = Annotated[
+    str | None, column("edge-time", "Edges: their own time. Default: the column 'time', if any; '' for none.")
+]
+
+
+def names_in(features: str | None) -> tuple[str, ...]:
+    """The names or patterns that ``--features`` gives.
+
+    Examples
+    --------
+    >>> names_in("x, emb_*,"), names_in(None)
+    (('x', 'emb_*'), ())
+    """
+    return tuple(name.strip() for name in (features or "").split(",") if name.strip())

@@ -18,7 +18,9 @@ EXAMPLE = "Example: evergraph report runs/metamath --out report.html"
 
 def report(
     folder: Annotated[Path, typer.Argument(metavar="RUN|WS", help="The folder of a run, or a workspace.")],
-    out: Annotated[Path, typer.Option(metavar="FILE", help="The page to write.")] = Path("report.html"),
+    out: Annotated[
+        Path, typer.Option(metavar="FILE", help="The page to write, as .html; one that is there is replaced.")
+    ] = Path("report.html"),
     against: Annotated[
         Path | None,
         typer.Option(metavar="RUN", help="A run of the same tasks with --restart cold, for the forward transfer."),
@@ -33,6 +35,9 @@ def report(
     set_up_logging(quiet)
     if out.is_dir():
         raise InputError("this is a folder, not a file", file=out, fix="name the page to write, as report.html")
+    if out.suffix.lower() not in (".html", ".htm"):
+        # A page of that name is written over; a file of another kind must not be.
+        raise InputError("a report is a page of HTML", file=out, fix="let its name end in .html or .htm")
     with working("reading and drawing", quiet or as_json):
         story = _story(folder, against)
         from evergraph.report.page import page_of, write_page

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -40,7 +41,7 @@ from evergraph.cli.ws_common import (
     progress,
     tell,
 )
-from evergraph.errors import EvergraphError
+from evergraph.errors import EvergraphError, InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -100,22 +101,50 @@ def add(
             vertices,
             edges,
             drop_dangling=drop_dangling,
-            columns=named(
+            columns=_in_order(
+                vertices,
                 _columns(workspace),
-                features,
-                no_label,
-                id=id,
-                time=time,
-                label=label,
-                text=text,
-                source=source,
-                target=target,
-                edge_time=edge_time,
+                named(
+                    _columns(workspace),
+                    features,
+                    no_label,
+                    id=id,
+                    time=time,
+                    label=label,
+                    text=text,
+                    source=source,
+                    target=target,
+                    edge_time=edge_time,
+                ),
             ),
         ),
         as_json,
         quiet,
     )
+
+
+def _in_order(vertices: Path | None, kept: Columns, given: Columns | None) -> Columns | None:
+    """Columns whose features stand in the order of the workspace, whatever their order in the slice.
+
+    Other names than those of the workspace are taken in the order given; a pattern has none, so it must not bring any.
+    """
+    if given is None or vertices is None or given.features == kept.features:
+        return given
+    from evergraph.datasets.tables import feature_columns
+
+    found = feature_columns(vertices, given.features)
+    if set(found) == set(kept.features):
+        return replace(given, features=kept.features)
+    if kept.features and found != given.features:
+        other = min(set(found) ^ set(kept.features))
+        raise InputError(
+            "the patterns do not mean the feature columns of the workspace: "
+            + (f"'{other}' is one too many" if other in found else f"'{other}' is not among them"),
+            file=vertices,
+            column=other,
+            fix="name the columns one by one, in the order of those of the workspace",
+        )
+    return given
 
 
 @app.command(
@@ -193,7 +222,7 @@ def predict(
             show_decisions(console(), table, brief=out is not None)
             what = [] if version > before else ["nothing else than what was decided before"]
             what += [] if out is None else [f"written to {out}"]
-            tell("predict" if version > before else "as before", version, "; ".join(what), following)
+            tell("predict" if version > before else "as before", version, what, following)
 
 
 def _write(out: Path, table: pa.Table) -> None:
@@ -202,10 +231,11 @@ def _write(out: Path, table: pa.Table) -> None:
     try:
         write_table(out, table)
     except OSError as error:
-        times = ", ".join(map(str, dict.fromkeys(table.column("time").to_pylist())))
+        times = [f"--time {time}" for time in dict.fromkeys(table.column("time").to_pylist())]
+        again = f"once for each of {', '.join(times)}, with a file for each" if len(times) > 1 else f"with {times[0]}"
         raise EvergraphError(
             f"{out}: the decisions are kept, but this file could not be written ({error.strerror or error}); make "
-            f"room, and run the same command again with --time ({times})."
+            f"room, and run the same command again {again}."
         ) from error
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -147,22 +146,22 @@ def change(folder: Path, command: str, do: Callable[[Workspace, Steps], Outcome]
             done = {"workspace": str(folder), "version": outcome.version, "what": outcome.what}
             print_json(done | outcome.facts | {"next": following})
         elif not quiet:
-            tell(command, outcome.version, outcome.what, following)
+            tell(command, outcome.version, outcome.parts, following)
 
 
 def next_of(workspace: Workspace, folder: Path) -> str:
     """What to do next, as one types it, and why."""
-    command, colon, why = workspace.status().next.partition(": ")
-    command = re.sub(r"^evergraph ws (\w+)", lambda found: typed(found[1], folder), command)
-    return f"{command} ({why})" if colon else command
+    status = workspace.status()
+    command = typed(status.next_command, folder)
+    return f"{command}, {status.next_why}" if status.next_command == "add" else f"{command} ({status.next_why})"
 
 
-def tell(command: str, version: int, what: str, following: str) -> None:
+def tell(command: str, version: int, parts: Iterable[str], following: str) -> None:
     """Print what a command did, a line for each part of it, and what to do next."""
     width = console().width
     lines = [
         f"Version {version} ({command})",
-        *(f"- {part}" for part in what.split("; ") if part),
+        *(f"- {part}" for part in parts),
         f"Next: {following}",
     ]
     for line in lines:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,29 +24,29 @@ from evergraph.cli.options import (
     DetectorOption,
     DropDangling,
     Dropout,
+    EdgeTimeColumn,
     Every,
+    FeatureColumns,
     Hidden,
     Hops,
+    IdColumn,
+    LabelColumn,
     Layers,
     LearningRate,
     ModelOption,
+    SourceColumn,
     Steps,
+    TargetColumn,
+    TextColumn,
     Threshold,
+    TimeColumn,
+    names_in,
 )
 from evergraph.cli.ws_common import (
     Edges,
-    EdgeTimeColumn,
-    Features,
     Folder,
-    IdColumn,
-    LabelColumn,
-    SourceColumn,
-    TargetColumn,
-    TextColumn,
-    TimeColumn,
     Vertices,
     interruptible,
-    named,
     next_of,
     progress,
     tell,
@@ -72,13 +73,13 @@ def init(
             autocompletion=graphs_like,
         ),
     ] = None,
-    id: IdColumn = None,
-    time: TimeColumn = None,
-    label: LabelColumn = None,
+    id: IdColumn = "id",
+    time: TimeColumn = "time",
+    label: LabelColumn = "label",
     text: TextColumn = None,
-    features: Features = None,
-    source: SourceColumn = None,
-    target: TargetColumn = None,
+    features: FeatureColumns = None,
+    source: SourceColumn = "source",
+    target: TargetColumn = "target",
     edge_time: EdgeTimeColumn = None,
     every: Every = None,
     drop_dangling: DropDangling = False,
@@ -106,27 +107,20 @@ def init(
     set_up_logging(quiet)
     with interruptible(ws):
         with progress("init", quiet or as_json) as shown:
-            from evergraph.datasets.tables import Columns
+            from evergraph.datasets.tables import Columns, feature_columns
             from evergraph.experiments import build_detector, build_model
             from evergraph.workspace import Workspace
 
-            columns = named(
-                Columns(),
-                features,
-                id=id,
-                time=time,
-                label=label,
-                text=text,
-                source=source,
-                target=target,
-                edge_time=edge_time,
-            )
+            columns = Columns(id, time, label, text, names_in(features), source, target, edge_time)
+            if columns.features and graph is None and vertices is not None:
+                # Kept one by one: columns of later slices may come in another order.
+                columns = replace(columns, features=feature_columns(vertices, columns.features))
             # Before a graph is read, which may take long.
             chosen = build_model(model.value, hidden=hidden, layers=layers, dropout=dropout, hops=hops)
             rejecting = build_detector(detector.value, threshold=threshold, alpha=alpha)
             workspace = Workspace.create(
                 ws,
-                _graph(vertices, edges, graph, columns or Columns(), every, drop_dangling),
+                _graph(vertices, edges, graph, columns, every, drop_dangling),
                 model=chosen,
                 detector=rejecting,
                 history=sight,
@@ -142,7 +136,7 @@ def init(
         if as_json:
             print_json({"workspace": str(ws), "what": what} | status.as_dict() | {"next": following})
         elif not quiet:
-            tell("init", 1, what, following)
+            tell("init", 1, what.split("; "), following)
 
 
 def _graph(
@@ -160,8 +154,6 @@ def _graph(
         from evergraph.datasets import load
 
         return load(graph)
-    from dataclasses import asdict
-
     from evergraph.datasets.tables import read_tables
 
     try:

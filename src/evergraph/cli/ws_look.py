@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _Found = TypeVar("_Found")
 
+_MOST_SHOWN = 20
+
 
 def look(folder: Path, quiet: bool, at: Callable[[Workspace], _Found]) -> _Found:
     """Something about a workspace."""
@@ -46,7 +48,9 @@ def status(ws: Folder, as_json: Json = False, quiet: Quiet = False) -> None:
 
 def review(
     ws: Folder,
-    most: Annotated[int, typer.Option(min=1, metavar="N", help="How many vertices.")] = 20,
+    most: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="How many vertices. Default: 20, with --out all.")
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write them there, as .csv with an empty column for labels."),
@@ -62,6 +66,8 @@ def review(
     from evergraph.cli.ws_files import check_out, write_csv
 
     check_out(out, replace=replace, parquet=False)
+    if most is None and out is None:
+        most = _MOST_SHOWN
     rows, status, columns = look(
         ws,
         quiet or as_json,
@@ -84,16 +90,17 @@ def review(
         )
     elif not quiet:
         from evergraph.cli.ws_show import show_review
+        from evergraph.workspace.words import counted
 
         if out is None:
             show_review(console(), rows, status.to_review)
         else:
-            typer.echo(f"{len(rows):,} of {status.to_review:,} vertices written to {out}")
+            typer.echo(f"{len(rows):,} of {counted(status.to_review, 'vertex', 'vertices')} written to {out}")
             typer.echo(f"Next: fill in its column {taken[1]}, then {typed('label', ws)} --labels {out}")
 
 
 def _cells(row: ReviewRow) -> list[object]:
-    from evergraph.workspace.deciding import in_words
+    from evergraph.explain import in_words
 
     words, neighbours = ", ".join(row.words), in_words(row.neighbours)
     return [row.id, row.time, row.score, row.best, row.probability, words, neighbours, row.model, ""]

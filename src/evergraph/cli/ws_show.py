@@ -11,6 +11,7 @@ from rich.text import Text
 
 from evergraph.classes import UNSEEN
 from evergraph.cli.ws_common import typed
+from evergraph.workspace.words import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,7 +36,7 @@ def show_decisions(to: Console, table: pa.Table, *, brief: bool) -> None:
     times = dict.fromkeys(map(str, table.column("time").to_pylist()))
     to.print(
         Text(
-            f"{len(classes):,} vertices of {', '.join(times)} decided by model {models[0]}, "
+            f"{counted(len(classes), 'vertex', 'vertices')} of {', '.join(times)} decided by model {models[0]}, "
             f"{classes.count(UNSEEN):,} of them {UNSEEN}"
         )
     )
@@ -66,14 +67,14 @@ def show_status(to: Console, folder: Path, found: Status, last: SliceScores | No
     facts = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     rows = {
         "workspace": f"{folder}, version {found.version}; those from {found.kept} on can be returned to",
-        "graph": f"{found.vertices:,} vertices ({found.labelled:,} labelled) and {found.edges:,} edges, "
-        f"{found.first_time} to {found.last_time}",
+        "graph": f"{counted(found.vertices, 'vertex', 'vertices')} ({found.labelled:,} labelled) and "
+        f"{counted(found.edges, 'edge')}, {found.first_time} to {found.last_time}",
         "history": found.history_why,
         "model": f"{found.model}, {found.model_restart}: {found.model_why}",
         "classes": f"{found.classes:,} known to the model",
         "retired": ", ".join(found.retired),
-        "waiting": f"{found.fresh_labels:,} labels to learn from, {found.undecided:,} vertices to decide, "
-        f"{found.to_review:,} to review",
+        "waiting": f"{counted(found.fresh_labels, 'label')} to learn from, "
+        f"{counted(found.undecided, 'vertex', 'vertices')} to decide, {found.to_review:,} to review",
         "scores": "" if last is None else _in_words(last),
         "next": following,
     }
@@ -84,10 +85,11 @@ def show_status(to: Console, folder: Path, found: Status, last: SliceScores | No
 
 
 def _in_words(row: SliceScores) -> str:
+    have = "has" if row.decided == 1 else "have"
     return (
-        f"of {row.time}, {row.labelled:,} of {row.decided:,} labels have come: accuracy {_number(row.accuracy)}, "
-        f"open F1 {_number(row.open_f1)}, MCC {_number(row.mcc)}, {row.alarm_rate:.1%} held to be {UNSEEN} and "
-        f"{_number(row.unseen, '.1%')} truly so"
+        f"of {row.time}, {row.labelled:,} of {counted(row.decided, 'label')} {have} come: "
+        f"accuracy {_number(row.accuracy)}, open F1 {_number(row.open_f1)}, MCC {_number(row.mcc)}, "
+        f"{row.alarm_rate:.1%} held to be {UNSEEN} and {_number(row.unseen, '.1%')} truly so"
     )
 
 
@@ -97,7 +99,8 @@ def show_scores(to: Console, found: Sequence[SliceScores]) -> None:
         to.print("Nothing was decided yet, so there is nothing to score.")
         return
     rows = _newest(to, found, "slices")
-    heads = ("time", "decided", "labels", "accuracy", "open F1", "MCC", "alarms", "unseen", "latency", "drift", "model")
+    # Short enough for days as times and a million vertices on 80 columns.
+    heads = ("time", "decided", "labels", "acc.", "F1", "MCC", "alarms", "unseen", "late", "drift", "model")
     table = _table(*(f"{head}:" for head in heads))
     for row in rows:
         _add(
@@ -110,18 +113,19 @@ def show_scores(to: Console, found: Sequence[SliceScores]) -> None:
             _number(row.unseen, ".1%"),
             _number(row.latency, ".1f"),
             _number(row.drift, ".2f"),
-            ",".join(map(str, row.models)),
+            ",".join(map(str, row.models)) if len(row.models) < 3 else f"{row.models[0]}-{row.models[-1]}",
         )
     to.print(table)
     to.print(
-        "\nOf each vertex the last decision before its label counts. alarms: held to be unseen; unseen: truly unknown "
-        "to the model that decided; latency: times until the label came; drift: how far the mix of classes moved."
+        "\nOf each vertex the last decision before its label counts. acc.: accuracy; F1: open F1; alarms: held to be "
+        "unseen; unseen: truly unknown to the model that decided; late: times until the label came; drift: how far the "
+        "mix of classes moved."
     )
 
 
 def show_review(to: Console, rows: Sequence[ReviewRow], waiting: int) -> None:
     """The vertices to look at."""
-    from evergraph.workspace.deciding import in_words
+    from evergraph.explain import in_words
 
     if not rows:
         to.print("No vertex without a label was held to be of an unseen class.")
@@ -138,8 +142,11 @@ def show_review(to: Console, rows: Sequence[ReviewRow], waiting: int) -> None:
         left = sum(count for _, count in row.neighbours[_MOST_CLASSES:])
         _add(table, "neighbours", (f"{most}, others {left:,}" if left else most) or "none")
         to.print(table)
-    more = f"; the first {len(rows):,} are shown (--most N, or --out FILE)" if waiting > len(rows) else ""
-    to.print(f"\n{waiting:,} vertices to review{more}")
+    more = ""
+    if waiting > len(rows):
+        first = "the first is" if len(rows) == 1 else f"the first {len(rows):,} are"
+        more = f"; {first} shown (more: --most N; all: --out FILE)"
+    to.print(f"\n{counted(waiting, 'vertex', 'vertices')} to review{more}")
 
 
 def show_log(to: Console, entries: Sequence[Entry], kept: Sequence[int], folder: Path) -> None:
@@ -172,7 +179,7 @@ def _newest(to: Console, rows: Sequence[_Row], what: str) -> Sequence[_Row]:
 
 def _table(*heads: str) -> Table:
     """A table; columns whose heads end in a colon are of numbers."""
-    table = Table(box=None, padding=(0, 1, 0, 0))
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
     for head in heads:
         is_number = head.endswith(":")
         justify: JustifyMethod = "right" if is_number else "left"

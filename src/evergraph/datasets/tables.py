@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from evergraph.graph.features import Features
 
-__all__ = ["Columns", "read_edges", "read_ids", "read_tables", "read_vertices"]
+__all__ = ["Columns", "feature_columns", "read_edges", "read_ids", "read_tables", "read_vertices"]
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,8 @@ def read_tables(
         Columns of the vertices. An empty label is no label. A column called ``text`` is taken without being named,
         unless there are ``features``. ``label=""`` and ``text=""`` leave labels or text out.
     features
-        Columns of numbers instead of text, by name or pattern (``emb_*``); one Parquet column of lists will also do.
+        Columns of numbers instead of text, by name or pattern (``emb_*``), in this order; see `feature_columns`. One
+        Parquet column of lists will also do.
     source, target, edge_time
         Columns of the edges; a column called ``time`` is taken without being named, unless ``edge_time=""``.
     every
@@ -172,6 +173,30 @@ def read_ids(path: str | Path, id: str = "id", label: str | None = None) -> tupl
     return id_column(read, id, table.origin), names, table.origin
 
 
+def feature_columns(path: str | Path, patterns: Sequence[str]) -> tuple[str, ...]:
+    r"""The columns of a table that names or patterns mean, each once, in the order in which features are read.
+
+    Features have no names once they are read, only places. Whoever reads a second table for the same graph should
+    therefore name its columns one by one, as this function does, and not by patterns.
+
+    Parameters
+    ----------
+    path
+        The file.
+    patterns
+        Names or patterns. Their order counts; columns of one pattern come in the order of the file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "papers.csv"
+    >>> _ = file.write_text("id,time,emb_0,emb_1,age\n1,2001,0.5,0.25,3\n")
+    >>> feature_columns(file, ["age", "emb_*"])
+    ('age', 'emb_0', 'emb_1')
+    """
+    return tuple(_features(open_table(path), patterns))
+
+
 def _check_names(table: TableFile, named: dict[str, str | None], hints: dict[str, str]) -> None:
     for option, column in named.items():
         if column is None or column in table.names:
@@ -186,15 +211,19 @@ def _check_names(table: TableFile, named: dict[str, str | None], hints: dict[str
 
 
 def _features(table: TableFile, patterns: Sequence[str]) -> list[str]:
-    """Columns that the patterns name, in the order of the file."""
+    """Columns that the patterns name, in the order of the patterns; those of one pattern in the order of the file."""
+    found: dict[str, None] = {}
     for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in table.names):
+        # A name is itself before it is a pattern: that of a column may have brackets, as emb[0].
+        meant = [pattern] if pattern in table.names else [name for name in table.names if fnmatchcase(name, pattern)]
+        if not meant:
             table.origin.fail(
                 f"no column is called '{pattern}' (there are: {', '.join(table.names)})",
                 column=pattern,
                 fix="name the feature columns with --features",
             )
-    return [name for name in table.names if any(fnmatchcase(name, pattern) for pattern in patterns)]
+        found |= dict.fromkeys(meant)
+    return list(found)
 
 
 def _numbers(columns: pa.Table, wanted: list[str], table: TableFile) -> Features:

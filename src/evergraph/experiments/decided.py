@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from evergraph.decisions import Decisions
 from evergraph.errors import InputError
-from evergraph.graph.features import WordCounts
+from evergraph.explain import neighbours_of, words_of
 from evergraph.graph.ids import to_arrow
 from evergraph.task import Task
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["Decided", "read_decided", "write_decided"]
 
 _TO_REVIEW = 25  # rejected vertices of a task that are described, those that look most unseen
-_MOST_WORDS = 8
-_MOST_CLASSES = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,9 +38,9 @@ class Decided:
     unseen, never_before
         Whether the learner did not know the class, and whether no vertex had it before; False without a label.
     words
-        Of the rejected vertices that look most unseen the rarest words; None of all others, or without text.
+        Of the rejected vertices that look most unseen those that say most; None of all others, or without text.
     neighbours
-        Of the same vertices the commonest classes of neighbours whose label was known, with their number.
+        Of the same vertices the classes of their neighbours, as far as labels were there to learn from, with numbers.
     """
 
     ids: list[str] | list[int]
@@ -89,8 +87,8 @@ def write_decided(task: Task, decisions: Decisions) -> bytes:
     described = described[np.argsort(-decisions.score[described], kind="stable")][:_TO_REVIEW]
     words: list[Any] = [None] * len(decisions)
     neighbours: list[Any] = [None] * len(decisions)
-    for row, said, near in zip(described, _words(task, described), _neighbours(task, described), strict=True):
-        words[row], neighbours[row] = said, near
+    for row, said, around in _described(task, described):
+        words[row], neighbours[row] = said, around
     table = pa.table(
         {
             "id": to_arrow(decisions.ids),
@@ -140,30 +138,15 @@ def _names(names: NDArray[np.object_]) -> pa.Array:
     return pa.array(names, pa.string()).dictionary_encode()
 
 
-def _words(task: Task, chosen: NDArray[np.integer]) -> list[list[str] | None]:
-    """The words of some test vertices, those first that fewest vertices before had."""
-    features = task.graph.features
-    if not isinstance(features, WordCounts) or not len(chosen):
-        return [None] * len(chosen)
-    first = int(np.searchsorted(task.graph.times, task.time))
-    before = features.indices[: features.indptr[first]]
-    frequency = np.bincount(before, minlength=features.width)
-    found: list[list[str] | None] = []
-    for row in (chosen + first).tolist():
-        columns = features.indices[features.indptr[row] : features.indptr[row + 1]]
-        rarest = columns[np.argsort(frequency[columns], kind="stable")][:_MOST_WORDS]
-        found.append([features.columns[int(column)] for column in rarest])
-    return found
-
-
-def _neighbours(task: Task, chosen: NDArray[np.integer]) -> list[list[tuple[str, int]]]:
-    """The classes of the neighbours of some test vertices, as far as their labels were there to learn from."""
-    window = task.window
-    links, targets = window.links, task.targets
-    found = []
-    for row in (chosen + task.test.start).tolist():
-        near = links.indices[links.indptr[row] : links.indptr[row + 1]]
-        codes = targets[near[near < len(targets)]]
-        counted = Counter(task.graph.names_of(codes[codes >= 0]).tolist())
-        found.append(sorted(counted.items(), key=lambda pair: (-pair[1], pair[0]))[:_MOST_CLASSES])
-    return found
+def _described(
+    task: Task, chosen: NDArray[np.integer]
+) -> Iterator[tuple[int, tuple[str, ...] | None, tuple[tuple[str, int], ...]]]:
+    """Of some test vertices their places, words and neighbours' classes."""
+    slice_, window = task.graph.window(task.time, task.time), task.window
+    # Only labels that the learner could learn from: the graph has the truth of the test vertices, too.
+    codes = np.full(len(window), -1, np.int32)
+    codes[: len(task.targets)] = task.targets
+    words = words_of(slice_, chosen, before=task.time + 1) if len(chosen) else []
+    near = neighbours_of(window, chosen + task.test.start, codes)
+    for row, said, around in zip(chosen.tolist(), words, near, strict=True):
+        yield row, said or None, around

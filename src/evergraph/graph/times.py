@@ -53,6 +53,17 @@ class TimeAxis:
         units = "" if self.unit == "integer" else f"{self.unit}s"
         return (units or "steps") if self.step == 1 else f"steps of {self.step} {units}".rstrip()
 
+    def counted(self, number: int) -> str:
+        """So many periods, in words.
+
+        Examples
+        --------
+        >>> TimeAxis("year").counted(3), TimeAxis("integer").counted(1), TimeAxis("year", step=5).counted(1)
+        ('3 years', '1 step', '1 step of 5 years')
+        """
+        first, *rest = self.steps.split(" ", 1)
+        return " ".join([f"{number:,}", first[:-1] if number == 1 else first, *rest])
+
     def label(self, period: int) -> str:
         """How a person writes the (start of the) period."""
         start = int(period) * self.step

@@ -266,6 +266,7 @@ def _review(decided: Decided, time: str, seeds: Sequence[int]) -> Review | Missi
         for row in rows
     ]
     of = "" if len(seeds) == 1 else f" under seed {seeds[0]}"
-    held = f"{len(rejected):,} vertices are held to be unseen at {time}{of}"
+    number = "1 vertex is" if len(rejected) == 1 else f"{len(rejected):,} vertices are"
+    held = f"{number} held to be unseen at {time}{of}"
     which = f"{held}; these are the {len(found)} with the highest scores." if len(found) < len(rejected) else f"{held}."
     return Review(tuple(found), which)

@@ -18,6 +18,7 @@ from evergraph.report.story import Band, Headline, Missing, Review, ReviewRow, S
 from evergraph.workspace import Workspace
 from evergraph.workspace.scoring import SliceScores, scored_decisions
 from evergraph.workspace.state import State
+from evergraph.workspace.words import counted
 
 __all__ = ["story_of_workspace"]
 
@@ -37,18 +38,18 @@ def story_of_workspace(folder: Path) -> Story:
     status, described = workspace.status(), json.loads(workspace.store.read(state.model.learner))
     times = [kept.time for kept in state.decisions] or [state.model.time]
     facts = graph_facts(graph, sorted(set(times)), folder.resolve().name)
-    scored = [row for rows in scored_decisions(workspace.store, state).values() for row in rows.values()]
+    scored = [row for rows in scored_decisions(workspace.store, state, graph).values() for row in rows.values()]
     return Story(
         title=folder.resolve().name,
         kind="workspace",
         summary=" · ".join(
             [
-                f"{status.vertices:,} vertices up to {status.last_time}",
-                f"model {status.model}, {status.classes} classes",
+                f"{counted(status.vertices, 'vertex', 'vertices')} up to {status.last_time}",
+                f"model {status.model}, {counted(status.classes, 'class', 'classes')}",
                 f"version {status.version}",
             ]
         ),
-        notes=(f"Next: {status.next}.",),
+        notes=(f"Next: evergraph ws {status.next_command} {folder} ({status.next_why}).",),
         headlines=_headlines(slices, scored),
         slices=_slices(state, slices),
         transfer=Missing("It compares two lines of models; see the reports of runs."),
@@ -101,7 +102,8 @@ def _slices(state: State, slices: Sequence[SliceScores]) -> Slices | Missing:
 
 def _slice(state: State, one: SliceScores) -> Slice:
     by_number = {record.number: record for record in state.models}
-    record, before = by_number[one.models[-1]], by_number.get(one.models[-1] - 1)
+    record = by_number[one.models[-1]]
+    before = by_number.get(record.before)
     return Slice(
         time=str(one.time),
         vertices=one.decided,
@@ -154,7 +156,7 @@ def _review(workspace: Workspace, there: int) -> Review | Missing:
         )
         for row in rows
     )
-    held = f"{there:,} vertices without a label are held to be unseen"
+    held = f"{counted(there, 'vertex', 'vertices')} without a label {'is' if there == 1 else 'are'} held to be unseen"
     return Review(found, f"{held}; these have the highest scores." if there > len(found) else f"{held}.")
 
 
@@ -171,7 +173,8 @@ def _details(state: State, described: Mapping[str, Any], facts: Mapping[str, Any
         found["retired classes"] = ", ".join(state.retired)
     for record in state.models:
         found[f"model {record.number}"] = (
-            f"{record.restart}: {record.why}; {len(record.classes)} classes from {record.train_vertices:,} labels"
+            f"{record.restart}: {record.why}; {counted(len(record.classes), 'class', 'classes')} from "
+            f"{counted(record.train_vertices, 'label')}"
         )
     for entry in state.log[-_COMMANDS:]:
         found[f"version {entry.version}, {entry.when}"] = f"{entry.command}: {entry.what}"

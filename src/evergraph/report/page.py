@@ -144,7 +144,10 @@ def _navigation() -> Safe:
 def _section(story: Story, section: Section) -> Safe:
     told, name = getattr(story, section.part), section.name
     body = tag("p", prose(told.reason), class_="missing") if isinstance(told, Missing) else section.show(told)
-    title, lead = tag("h2", section.heading, id=f"{name}-title"), tag("p", prose(section.lead), class_="lead")
+    title, lead = (
+        tag("h2", section.heading, id=f"{name}-title"),
+        tag("p", prose(section.lead_for(story.kind)), class_="lead"),
+    )
     return tag("section", title, lead, body, id=name, aria_labelledby=f"{name}-title")
 
 

@@ -265,8 +265,9 @@ def _after(text: str | None) -> Safe | None:
 
 
 def _long(history: int, steps: str) -> str:
-    """A length of time; of one step in the singular."""
-    return f"{history} {steps}" if history != 1 else f"1 {steps.replace('s', '', 1) if ' ' in steps else steps[:-1]}"
+    """A length of time; of one step in the singular: ``"1 step of 5 years"``."""
+    first, *rest = steps.split(" ", 1)
+    return " ".join([str(history), first[:-1] if history == 1 else first, *rest])
 
 
 def _written(value: float | None, kind: str) -> str:

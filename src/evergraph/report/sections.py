@@ -28,6 +28,8 @@ class Section:
         Its title, and how to read it.
     show
         What makes its body.
+    of_workspace
+        How to read it in the report of a workspace, where that is not the same.
     """
 
     part: str
@@ -36,6 +38,11 @@ class Section:
     heading: str
     lead: str
     show: Callable[[Any], Safe]
+    of_workspace: str | None = None
+
+    def lead_for(self, kind: str) -> str:
+        """How to read it in the report of a run or of a workspace."""
+        return self.of_workspace if kind == "workspace" and self.of_workspace is not None else self.lead
 
 
 SECTIONS = (
@@ -68,6 +75,11 @@ SECTIONS = (
             "the lines, the better."
         ),
         show=parts.unseen_part,
+        of_workspace=(
+            "How many of all decided vertices were held to be of a class never seen before, beside how many of those "
+            "whose label has come truly were. These are not the same vertices as long as labels are missing, and what"
+            " was reviewed gets its label first."
+        ),
     ),
     Section(
         part="slices",
@@ -76,6 +88,10 @@ SECTIONS = (
         heading="All times in numbers",
         lead="One row for each time; shares are of the vertices whose label is known by now.",
         show=parts.numbers_part,
+        of_workspace=(
+            "One row for each time; shares are of the vertices whose label is known by now, but “held to be unseen” is"
+            " of all that were decided."
+        ),
     ),
     Section(
         part="transfer",
@@ -168,5 +184,6 @@ SECTIONS = (
         heading="Details",
         lead="Everything that is needed to know, and to do again, what this page shows.",
         show=parts.details_part,
+        of_workspace="Settings, models so far and the last commands.",
     ),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,6 +11,8 @@ from numpy.typing import NDArray
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.learner import LifelongLearner
 from evergraph.task import Task
+from evergraph.workspace.change import Change
+from evergraph.workspace.coming import coming_task
 from evergraph.workspace.deciding import best_classes
 
 __all__ = ["LEAST", "Choice", "choose_restart"]
@@ -28,68 +29,58 @@ class Choice:
     why: str
 
 
-def choose_restart(
-    graph: EvolvingGraph,
-    learner: LifelongLearner,
-    restart: str,
-    previous: Callable[[], LifelongLearner | None],
-    history: int | None,
-    retired: Collection[str] = (),
-) -> Choice:
+def choose_restart(change: Change, learner: LifelongLearner, task: Task) -> Choice:
     """Choose by a back-test on the newest labelled slice that the model has not learnt from.
 
     Three models are asked for the classes of that slice: the one in force; the one it would be, had it been restarted
-    the other way (this is trained, once); and the one before it, which had not learnt what the last update brought.
-    If updating would not have gained more than one standard error, it is left out, unless a class is new. Of the two
-    restarts the warm one is taken unless the cold one was better by more than one standard error.
+    the other way (this is trained, once, with the labels that there were then); and the one before it, which had not
+    learnt what the last update brought. If updating would not have gained more than one standard error, it is left
+    out, unless a class is new. Of the two restarts the warm one is taken unless the cold one was better by more than
+    one standard error.
 
     Parameters
     ----------
-    graph
-        With the labels that have come.
-    learner, restart
-        The model in force, and how it was restarted.
-    previous
-        Reads the model before it from disk, a new copy each time; None where that is not kept.
-    history, retired
-        As they are for deciding.
+    change
+        The workspace.
+    learner
+        The model in force.
+    task
+        What the next model would learn from.
     """
-    fresh = _in_sight(graph, history) - set(learner.classes_)
-    slice_ = _newest_slice(graph, learner.time_ or graph.first_time)
+    state, graph, restart = change.state, task.graph, change.state.model.restart
+    slice_ = _newest_slice(graph, state.model.time)
     if slice_ is None:
         return Choice("warm", f"no slice since the last update has {LEAST} labels to choose by")
-    before, alternative = previous(), previous()
-    if before is None or alternative is None or learner.time_ is None:
+    before, alternative = change.learner_before(), change.learner_before()
+    then = change.graph_at(state.model.version)
+    if before is None or alternative is None or then is None:
         return Choice("warm", "there is no earlier model to compare with")
     time, chosen, truth = slice_
     other = "cold" if restart == "warm" else "warm"
-    if alternative.time_ is not None:
-        alternative.time_ = min(alternative.time_, learner.time_)  # slices may have been taken back between the two
-    alternative.set_params(restart=other).adapt(Task(graph, learner.time_, history, mode="inductive"))
+    alternative.time_ = None  # slices may have been taken back between the two
+    alternative.set_params(restart=other).adapt(coming_task(then, state.settings.history, state.retired))
     right: dict[str, NDArray[np.bool_]] = {}
     for arm, model in ((restart, learner), (other, alternative), ("skip", before)):
-        right[arm] = best_classes(model, graph, time, history, retired)[chosen] == truth
+        best = best_classes(model, graph, time, state.settings.history, state.retired)
+        right[arm] = best[chosen] == truth
     share = {arm: float(hits.mean()) for arm, hits in right.items()}
     seen = (
         f"on the {len(chosen):,} labels of {graph.axis.label(time)} a model that was updated before them was right in "
         f"{share['warm']:.1%} (warm) or {share['cold']:.1%} (cold), and one that was not in {share['skip']:.1%}"
     )
-    best = "cold" if share["cold"] > share["warm"] else "warm"
-    if not fresh and share[best] - share["skip"] <= _error(right[best], right["skip"]):
+    best_arm = "cold" if share["cold"] > share["warm"] else "warm"
+    gained = share[best_arm] - share["skip"] > _error(right[best_arm], right["skip"])
+    if not gained and not _new_classes(task, learner) and not state.stale:
         return Choice("skip", f"{seen}: no gain beyond chance")
     if share["cold"] - share["warm"] > _error(right["cold"], right["warm"]):
         return Choice("cold", seen)
     return Choice("warm", seen)
 
 
-def _in_sight(graph: EvolvingGraph, history: int | None) -> set[str]:
-    """The classes that an update would learn from: labels that have left the history teach no new class."""
-    labelled = np.flatnonzero(graph.codes >= 0)
-    times = graph.times[labelled]
-    if history is not None and len(times):
-        newest = graph.last_time if times[-1] == graph.last_time else graph.last_time - 1
-        labelled = labelled[times > newest - history]
-    return set(graph.names_of(np.unique(graph.codes[labelled])).tolist())
+def _new_classes(task: Task, learner: LifelongLearner) -> set[str]:
+    """The classes that an update would learn: labels that have left the history teach none."""
+    found = np.unique(task.targets[task.targets >= 0])
+    return set(task.graph.names_of(found).tolist()) - set(learner.classes_)
 
 
 def _newest_slice(graph: EvolvingGraph, since: int) -> tuple[int, NDArray[np.int64], NDArray[np.object_]] | None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from evergraph.detect import Detector
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.learner import LifelongLearner
 from evergraph.nn.base import Model
-from evergraph.workspace.keeping import kept_learner
-from evergraph.workspace.renaming import current_name, renamings
+from evergraph.workspace.keeping import kept_graph, kept_learner, kept_since
+from evergraph.workspace.renaming import current_name, renamed_graph, renamings
 from evergraph.workspace.state import State
 from evergraph.workspace.store import Store, Transaction
 
@@ -25,15 +28,20 @@ class Outcome:
     ----------
     version
         The version in force afterwards.
-    what
-        In words.
+    parts
+        In words, one thing a part.
     facts
         In numbers and names, fit for JSON.
     """
 
     version: int
-    what: str
+    parts: tuple[str, ...]
     facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def what(self) -> str:
+        """All in one line."""
+        return "; ".join(self.parts)
 
 
 @dataclass(frozen=True)
@@ -61,6 +69,11 @@ class Change:
         """The number of the version that it makes."""
         return self.transaction.base + 1
 
+    @property
+    def since(self) -> NDArray[np.int64]:
+        """For each vertex of the graph, the version it came with."""
+        return kept_since(self.store, self.state.graph)
+
     def learner(self) -> LifelongLearner:
         """The model in force."""
         return kept_learner(self.store, self.state.model, *self.own)
@@ -77,7 +90,18 @@ class Change:
                 return learner
         return None
 
-    def commit(self, state: State, command: str, what: str, **facts: Any) -> Outcome:
-        """Make a state the one in force."""
-        number = self.transaction.commit(state.with_entry(command, what, self.version).as_dict())
-        return Outcome(number, what, facts)
+    def graph_at(self, version: int) -> EvolvingGraph | None:
+        """The graph as it was in a version, with classes by their names of now; None where that is not kept."""
+        state = self.state
+        if version not in self.store.numbers:
+            return None
+        graph = kept_graph(self.store, State.from_dict(self.store.version(version)).graph)
+        steps = renamings(state.renamed, state.returns, version, state.version)
+        names = {name: current_name(name, steps) for name in graph.class_names}
+        return renamed_graph(graph, {old: new for old, new in names.items() if old != new})
+
+    def commit(self, state: State, command: str, *parts: str, **facts: Any) -> Outcome:
+        """Make a state the one in force, and say in words what was done."""
+        outcome = Outcome(self.version, parts, facts)
+        self.transaction.commit(state.with_entry(command, outcome.what, self.version).as_dict())
+        return outcome

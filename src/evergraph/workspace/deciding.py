@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evergraph.detect import Outputs, Softmax
+from evergraph.explain import in_words, neighbours_of
 from evergraph.graph import ids as id_columns
 from evergraph.graph.evolving import EvolvingGraph
-from evergraph.graph.features import WordCounts
-from evergraph.graph.window import Window
 from evergraph.learner import LifelongLearner
 from evergraph.task import Task
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["best_classes", "decide", "in_words", "neighbours_of", "words_of"]
+__all__ = ["best_classes", "decide"]
 
 _NEAREST = 3
 _NEVER = -1e4  # a logit that no class wins with, and that every detector can compute with
@@ -101,59 +99,4 @@ def _nearest(learner: LifelongLearner, outputs: Outputs, chosen: NDArray[np.int6
             if len(named) == _NEAREST:
                 break
         found.append(", ".join(f"{name} {share:.2f}" for name, share in named.items()))
-    return found
-
-
-def neighbours_of(window: Window, rows: NDArray[np.int64]) -> list[tuple[tuple[str, int], ...]]:
-    """The classes of some vertices' neighbours in a window with their numbers, most frequent first, no label last.
-
-    Examples
-    --------
-    >>> graph = EvolvingGraph.build(
-    ...     {"id": [1, 2, 3, 4], "time": [1, 1, 1, 2], "label": ["x", "x", None, None]}, [[4, 1], [4, 2], [4, 3]]
-    ... )
-    >>> neighbours_of(graph.window(1, 2), np.array([3]))
-    [(('x', 2), ('no label', 1))]
-    """
-    links, codes, names = window.links, window.codes, window.graph.class_names
-    found = []
-    for row in rows:
-        counts = Counter(codes[links.indices[links.indptr[row] : links.indptr[row + 1]]].tolist())
-        unknown = counts.pop(-1, 0)
-        classes = [(names[code], count) for code, count in sorted(counts.items(), key=lambda item: (-item[1], item))]
-        found.append((*classes, *([("no label", unknown)] if unknown else [])))
-    return found
-
-
-def in_words(neighbours: tuple[tuple[str, int], ...]) -> str:
-    """What `neighbours_of` gave, on a line.
-
-    Examples
-    --------
-    >>> in_words((("x", 2), ("no label", 1)))
-    'x 2, no label 1'
-    """
-    return ", ".join(f"{name} {count}" for name, count in neighbours)
-
-
-def words_of(window: Window, rows: NDArray[np.int64], before: int, most: int = 8) -> list[tuple[str, ...]]:
-    """The words that say most about some vertices of a window; none where the graph has no text.
-
-    Examples
-    --------
-    >>> texts = ["a common word", "a word", "rare word"]
-    >>> graph = EvolvingGraph.build({"id": [1, 2, 3], "time": [1, 1, 2], "text": texts})
-    >>> words_of(graph.window(1, 2), np.array([2]), before=3)
-    [('rare', 'word')]
-    """
-    features = window.graph.features
-    if not isinstance(features, WordCounts):
-        return [()] * len(rows)
-    # Words that came with the vertex itself are known too: they are what tells a new class.
-    matrix: Any = window.inputs(before=before)
-    found = []
-    for row in rows:
-        start, stop = matrix.indptr[row], matrix.indptr[row + 1]
-        order = np.argsort(-matrix.data[start:stop], kind="stable")[:most]
-        found.append(tuple(features.columns[int(column)] for column in matrix.indices[start:stop][order]))
     return found

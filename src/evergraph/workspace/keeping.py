@@ -7,6 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from evergraph.checkpoint import pack, unpack
@@ -25,12 +27,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import torch
 
-__all__ = ["keep_graph", "keep_learner", "keep_table", "kept_graph", "kept_learner", "kept_table"]
+__all__ = ["keep_graph", "keep_learner", "keep_table", "kept_graph", "kept_learner", "kept_since", "kept_table"]
 
 
-def keep_graph(change: Transaction, graph: EvolvingGraph) -> dict[str, Any]:
-    """Keep a graph; arrays that an earlier version has are shared with it."""
+def keep_graph(change: Transaction, graph: EvolvingGraph, since: NDArray[np.int64]) -> dict[str, Any]:
+    """Keep a graph and, for each vertex, the version it came with; arrays that an earlier version has are shared."""
     return {
+        "since": change.put_array(since),
         "arrays": {name: change.put_array(array) for name, array in to_arrays(graph).items()},
         "features": kind_of(graph.features),
         "time": {"unit": graph.axis.unit, "step": graph.axis.step},
@@ -51,6 +54,11 @@ def kept_graph(store: Store, content: Mapping[str, Any]) -> EvolvingGraph:
     if problem is not None:
         raise _damaged(store, f"the arrays of the graph are damaged: {problem}")
     return graph
+
+
+def kept_since(store: Store, content: Mapping[str, Any]) -> NDArray[np.int64]:
+    """For each vertex of the graph, the version it came with."""
+    return store.array(*content["since"])
 
 
 def keep_learner(change: Transaction, learner: LifelongLearner) -> dict[str, str]:

@@ -81,23 +81,22 @@ def give_labels(
     rows, given, before = rows[differs], given[differs], before[differs]
     new = sorted({name for name in given if name not in graph.classes or not graph.classes.count_of(name)})
     grown = graph.relabel([id_columns.at(graph.ids, row) for row in rows], given.tolist())
-    scored = score_labels(change.store, state, grown, rows, given.tolist(), change.version)
+    scored = score_labels(change.store, state, grown, change.since, rows, given.tolist(), change.version)
     count, tables = 0, state.scored
     if scored is not None:
         count = scored.num_rows
         tables = (*tables, Kept(keep_table(change.transaction, scored), change.version, grown.last_time, 0, count))
     state = replace(
-        state,
-        graph=keep_graph(change.transaction, grown),
-        fresh_labels=state.fresh_labels + len(rows),
+        state.with_labels(graph.times[rows].tolist()),
+        graph=keep_graph(change.transaction, grown, change.since),
         scored=tables,
     )
     corrected = int(sum(name is not None for name in before))
-    what = f"{counted(len(rows), 'label')} ({corrected:,} corrected), {counted(count, 'decision')} scored"
-    what += f"; new classes: {', '.join(new)}" if new else ""
-    what += f"; {counted(without, 'row')} without a label passed over" if without else ""
+    parts = [f"{counted(len(rows), 'label')} ({corrected:,} corrected), {counted(count, 'decision')} scored"]
+    parts += [f"new classes: {', '.join(new)}"] if new else []
+    parts += [f"{counted(without, 'row')} without a label passed over"] if without else []
     facts = {"labels": len(rows), "corrected": corrected, "scored": count, "new_classes": new, "without": without}
-    return change.commit(state, command, what, **facts)
+    return change.commit(state, command, *parts, **facts)
 
 
 def refuse_retired(state: State, names: Iterable[str]) -> None:

@@ -7,8 +7,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from evergraph.classes import UNSEEN
 from evergraph.datasets.tables import Columns
 from evergraph.errors import InputError
@@ -16,6 +14,7 @@ from evergraph.graph.evolving import EvolvingGraph
 from evergraph.workspace.change import Change, Outcome
 from evergraph.workspace.keeping import keep_graph, keep_learner
 from evergraph.workspace.labelling import give_labels, rows_in
+from evergraph.workspace.renaming import renamed_graph
 from evergraph.workspace.state import ModelRecord, Renaming, State
 
 __all__ = [
@@ -24,10 +23,8 @@ __all__ = [
     "list_classes",
     "merge_classes",
     "rename_class",
-    "renamed_graph",
     "renamed_record",
     "retire_class",
-    "without_labels_of",
 ]
 
 
@@ -87,7 +84,12 @@ def create_class(
         raise InputError(f"there is a class {name!r} already", fix="choose another name, or label the vertices with it")
     if not len(rows) and name not in retired:
         raise InputError("a class needs vertices", fix="give the ids of vertices that belong to it")
-    state = replace(change.state, retired=tuple(other for other in retired if other != name))
+    back = name in retired
+    state = replace(
+        change.state,
+        retired=tuple(other for other in retired if other != name),
+        stale=change.state.stale or (back and bool(graph.classes.count_of(name))),
+    )
     if not len(rows):
         return change.commit(state, "classes create", f"{name} is back", name=name)
     return give_labels(replace(change, state=state), rows, [name] * len(rows), "classes create")
@@ -116,7 +118,8 @@ def retire_class(change: Change, name: str) -> Outcome:
         raise InputError(f"the class {name!r} is retired already", fix="see: evergraph ws classes list")
     if not set(state.model.classes) - {*state.retired, name}:
         raise InputError("no class would be left to decide for", fix="keep at least one")
-    return change.commit(replace(state, retired=(*state.retired, name)), "classes retire", name, name=name)
+    state = replace(state, retired=(*state.retired, name), stale=True)
+    return change.commit(state, "classes retire", name, name=name)
 
 
 def _rename(change: Change, names: dict[str, str], command: str, what: str) -> Outcome:
@@ -133,7 +136,8 @@ def _rename(change: Change, names: dict[str, str], command: str, what: str) -> O
     record = replace(renamed_record(state.model, names), learner=kept["learner"], tensors=kept["tensors"])
     state = replace(
         state,
-        graph=keep_graph(change.transaction, renamed_graph(change.graph, names)),
+        graph=keep_graph(change.transaction, renamed_graph(change.graph, names), change.since),
+        stale=state.stale or merged,
         model=record,
         models=tuple(renamed_record(other, names) for other in state.models),
         # A class is retired as long as nothing that lives is part of it.
@@ -157,35 +161,6 @@ def _check_known(change: Change, names: Sequence[str]) -> None:
             raise InputError(f"there is no class {name!r}", fix="see: evergraph ws classes list")
 
 
-def renamed_graph(graph: EvolvingGraph, names: Mapping[str, str]) -> EvolvingGraph:
-    """A graph whose classes bear new names; those of one new name become one class.
-
-    Examples
-    --------
-    >>> graph = EvolvingGraph.build({"id": [1, 2, 3], "time": [1, 1, 1], "label": ["a", "b", "c"]})
-    >>> renamed_graph(graph, {"a": "x", "b": "x"}).labels.tolist()
-    ['x', 'x', 'c']
-    """
-    labels = {old: np.flatnonzero(graph.codes == graph.classes.row(old)) for old in names if old in graph.classes}
-    # A name that is gone keeps its row, without vertices: rows never move.
-    class_names = tuple(dict.fromkeys([*graph.class_names, *names.values()]))
-    codes = graph.codes.copy()
-    for old, rows in labels.items():
-        codes[rows] = class_names.index(names[old])
-    codes.flags.writeable = False
-    return replace(graph, codes=codes, class_names=class_names)
-
-
 def renamed_record(record: ModelRecord, names: Mapping[str, str]) -> ModelRecord:
     """What is remembered of a model, with the new names."""
     return replace(record, classes=tuple(dict.fromkeys(names.get(name, name) for name in record.classes)))
-
-
-def without_labels_of(graph: EvolvingGraph, retired: Sequence[str]) -> EvolvingGraph:
-    """A graph in which vertices of retired classes have no label: what a model learns from."""
-    rows = [graph.classes.row(name) for name in retired if name in graph.classes]
-    if not rows:
-        return graph
-    codes = np.where(np.isin(graph.codes, rows), np.int32(-1), graph.codes)
-    codes.flags.writeable = False
-    return replace(graph, codes=codes)

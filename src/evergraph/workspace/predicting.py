@@ -62,14 +62,16 @@ def _times(change: Change, time: int | str | None) -> list[int]:
                 fix=f"choose one of {', '.join(map(graph.axis.label, open_times[-5:]))}",
             )
         return [wanted]
-    decided = standing(change.store, state, open_times)
+    decided = standing(change.store, state, graph, open_times)
     rows = np.flatnonzero(graph.codes < 0)
     undecided = {int(graph.times[row]) for row in rows if str(id_columns.at(graph.ids, row)) not in decided}
     return sorted(undecided) or open_times[-1:]
 
 
 def _period(graph: EvolvingGraph, time: int | str) -> int:
+    axis = graph.axis
     try:
-        return graph.axis.period(time)
+        # A number is a time as it is written, not a period of so many of them.
+        return axis.period(str(time) if axis.unit in ("integer", "year") else time)
     except InputError as error:  # which tells of columns and rows
         raise InputError(error.problem, fix=error.fix) from None

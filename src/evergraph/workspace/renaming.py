@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
+import numpy as np
+
+from evergraph.graph.evolving import EvolvingGraph
 from evergraph.workspace.state import Renaming, Return
 
-__all__ = ["current_name", "renamings"]
+__all__ = ["current_name", "renamed_graph", "renamings"]
 
 
 def renamings(
@@ -58,3 +62,22 @@ def current_name(name: str, steps: Iterable[tuple[str, str]]) -> str:
     for old, new in steps:
         name = new if name == old else name
     return name
+
+
+def renamed_graph(graph: EvolvingGraph, names: Mapping[str, str]) -> EvolvingGraph:
+    """A graph whose classes bear new names; those of one new name become one class.
+
+    Examples
+    --------
+    >>> graph = EvolvingGraph.build({"id": [1, 2, 3], "time": [1, 1, 1], "label": ["a", "b", "c"]})
+    >>> renamed_graph(graph, {"a": "x", "b": "x"}).labels.tolist()
+    ['x', 'x', 'c']
+    """
+    labels = {old: np.flatnonzero(graph.codes == graph.classes.row(old)) for old in names if old in graph.classes}
+    # A name that is gone keeps its row, without vertices: rows never move.
+    class_names = tuple(dict.fromkeys([*graph.class_names, *names.values()]))
+    codes = graph.codes.copy()
+    for old, rows in labels.items():
+        codes[rows] = class_names.index(names[old])
+    codes.flags.writeable = False
+    return replace(graph, codes=codes, class_names=class_names)

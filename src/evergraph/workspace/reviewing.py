@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from evergraph.classes import UNSEEN
+from evergraph.explain import neighbours_of, words_of
 from evergraph.graph.evolving import EvolvingGraph
-from evergraph.workspace.deciding import neighbours_of, words_of
+from evergraph.task import Task
 from evergraph.workspace.scoring import standing
 from evergraph.workspace.state import State
 from evergraph.workspace.store import Store
@@ -54,14 +55,16 @@ class ReviewRow:
 def review(store: Store, state: State, graph: EvolvingGraph, most: int | None = None) -> list[ReviewRow]:
     """The vertices without a label whose last decision was `UNSEEN`, most unseen first."""
     open_times = np.unique(graph.times[graph.codes < 0]).tolist()
-    doubtful = [row for row in standing(store, state, open_times).values() if row["class"] == UNSEEN]
+    doubtful = [row for row in standing(store, state, graph, open_times).values() if row["class"] == UNSEEN]
     doubtful.sort(key=lambda row: (-row["score"], str(row["id"])))
     placed = [(row, place) for row, place in zip(doubtful, _places(graph, doubtful), strict=True) if place >= 0]
     left = [(row, place) for row, place in placed if graph.codes[place] < 0][:most]
     of_time: dict[int, list[int]] = {}
     for _, place in left:
         of_time.setdefault(int(graph.times[place]), []).append(place)
-    seen = {place: why for time, places in of_time.items() for place, why in _explained(graph, time, places).items()}
+    seen: dict[int, tuple[tuple[str, ...], tuple[tuple[str, int], ...]]] = {}
+    for time, places in of_time.items():
+        seen |= _explained(graph, time, places, state.settings.history)
     return [
         ReviewRow(
             id=row["id"],
@@ -78,12 +81,14 @@ def review(store: Store, state: State, graph: EvolvingGraph, most: int | None = 
 
 
 def _explained(
-    graph: EvolvingGraph, time: int, places: list[int]
+    graph: EvolvingGraph, time: int, places: list[int], history: int | None
 ) -> dict[int, tuple[tuple[str, ...], tuple[tuple[str, int], ...]]]:
-    """Words and neighbours' classes of vertices of one time."""
+    """Words and neighbours' classes of vertices of one time, as far as the model that decided saw them."""
     rows, slice_ = np.array(places), graph.window(time, time)
+    sight = Task(graph, time, history).window
     words = words_of(slice_, rows - slice_.rows.start, before=time + 1)
-    return dict(zip(places, zip(words, neighbours_of(graph.up_to(time), rows), strict=True), strict=True))
+    around = neighbours_of(sight, rows - sight.rows.start)
+    return dict(zip(places, zip(words, around, strict=True), strict=True))
 
 
 def _places(graph: EvolvingGraph, rows: list[dict[str, Any]]) -> list[int]:

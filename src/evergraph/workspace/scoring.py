@@ -15,7 +15,7 @@ from evergraph.classes import UNSEEN
 from evergraph.graph import ids as id_columns
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.metrics import score_task
-from evergraph.workspace.keeping import kept_table
+from evergraph.workspace.keeping import kept_since, kept_table
 from evergraph.workspace.renaming import current_name, renamings
 from evergraph.workspace.state import State
 from evergraph.workspace.store import Store
@@ -70,7 +70,13 @@ class SliceScores:
 
 
 def score_labels(
-    store: Store, state: State, graph: EvolvingGraph, rows: NDArray[np.int64], truth: Sequence[str], version: int
+    store: Store,
+    state: State,
+    graph: EvolvingGraph,
+    since: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    truth: Sequence[str],
+    version: int,
 ) -> pa.Table | None:
     """All earlier decisions on vertices whose labels have just come, beside those labels; None where there are none.
 
@@ -78,8 +84,8 @@ def score_labels(
     ----------
     store, state
         Where decisions are.
-    graph
-        The graph.
+    graph, since
+        The graph, and the version that each vertex came with: what was decided before was another of the same name.
     rows, truth
         The vertices and their class names.
     version
@@ -94,7 +100,7 @@ def score_labels(
             continue
         table = kept_table(store, kept.table)
         place = id_columns.find(ids, table.column("id").combine_chunks())
-        found = place >= 0
+        found = (place >= 0) & (since[rows[place]] <= kept.version)
         if not found.any():
             continue
         place = place[found]
@@ -116,36 +122,53 @@ def score_labels(
     return pa.concat_tables(parts) if parts else None
 
 
-def standing(store: Store, state: State, times: Iterable[int] | None = None) -> dict[str, dict[str, Any]]:
+def standing(
+    store: Store, state: State, graph: EvolvingGraph, times: Iterable[int] | None = None
+) -> dict[str, dict[str, Any]]:
     """The last decision on each vertex by its id, with the ``version`` it was made in; of some times, or of all.
 
     Classes have the names they have now. Ids are as they are written: those of a graph may have been numbers once and
-    be strings now.
+    be strings now. A vertex that was taken out and came again under its old name has not been decided.
     """
     wanted = None if times is None else set(times)
     found: dict[str, dict[str, Any]] = {}
+    since = kept_since(store, state.graph)
     for kept in state.decisions:
         if wanted is None or kept.time in wanted:
             steps = renamings(state.renamed, state.returns, kept.version, state.version)
-            for row in kept_table(store, kept.table).to_pylist():
-                names = {name: current_name(row[name], steps) for name in ("class", "best")}
-                found[str(row["id"])] = row | names | {"version": kept.version, "period": kept.time}
+            table = kept_table(store, kept.table)
+            places = id_columns.find(graph.ids, table.column("id").combine_chunks())
+            for row, place in zip(table.to_pylist(), places.tolist(), strict=True):
+                if place < 0 or since[place] <= kept.version:
+                    names = {name: current_name(row[name], steps) for name in ("class", "best")}
+                    found[str(row["id"])] = row | names | {"version": kept.version, "period": kept.time}
     return found
 
 
-def scored_decisions(store: Store, state: State) -> dict[int, dict[str, dict[str, Any]]]:
+def scored_decisions(store: Store, state: State, graph: EvolvingGraph) -> dict[int, dict[str, dict[str, Any]]]:
     """For each time, the last decision on each vertex before its label came, beside that label; by id.
 
-    Classes have the names they have now; ``known`` tells whether the model that decided knew that of the label.
+    Classes have the names they have now; ``known`` tells whether the model that decided knew that of the label. Left
+    out is what an earlier version that was returned to has undone: labels that are not in force any more, vertices
+    that came again, and decisions for a class that was merged and is not any more.
     """
     known = {record.number: set(record.classes) for record in state.models}
+    since, labels = kept_since(store, state.graph), graph.labels
     found: dict[int, dict[str, dict[str, Any]]] = {}
+    first: dict[tuple[int, str], int] = {}
     for kept in state.scored:  # oldest first, so corrections and later decisions win
         steps = renamings(state.renamed, state.returns, kept.version, state.version)
-        for row in kept_table(store, kept.table).to_pylist():
+        table = kept_table(store, kept.table)
+        places = id_columns.find(graph.ids, table.column("id").combine_chunks())
+        for row, place in zip(table.to_pylist(), places.tolist(), strict=True):
             names = {name: current_name(row[name], steps) for name in ("class", "best", "truth")}
-            facts = {"known": names["truth"] in known[row["model"]]}
-            found.setdefault(row["time"], {})[str(row["id"])] = row | names | facts
+            time, identity, gone = row["time"], str(row["id"]), place < 0
+            if not gone and since[place] > row["decided"]:
+                continue
+            latency = first.setdefault((time, identity), row["latency"])  # a correction makes no label late
+            if (gone or labels[place] == names["truth"]) and names["best"] in known[row["model"]]:
+                facts = {"known": names["truth"] in known[row["model"]], "latency": latency}
+                found.setdefault(time, {})[identity] = row | names | facts
     return found
 
 
@@ -153,9 +176,9 @@ def prequential(store: Store, state: State, graph: EvolvingGraph) -> list[SliceS
     """The scores of all slices that were decided, oldest first."""
     moved = drift(graph)
     drifts = dict(zip(moved.times.tolist(), moved.consecutive.tolist(), strict=True))
-    scored = scored_decisions(store, state)
+    scored = scored_decisions(store, state, graph)
     decided: dict[int, dict[str, dict[str, Any]]] = {}
-    for identity, row in standing(store, state).items():
+    for identity, row in standing(store, state, graph).items():
         decided.setdefault(row["period"], {})[identity] = row
     return [
         _slice(graph, time, decided[time], scored.get(time, {}), drifts.get(time, math.nan)) for time in sorted(decided)

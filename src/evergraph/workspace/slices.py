@@ -15,6 +15,7 @@ from evergraph.graph import ids as id_columns
 from evergraph.graph.change import append_columns, check_edges, check_vertices
 from evergraph.graph.columns import EdgeColumns, VertexColumns
 from evergraph.graph.evolving import EvolvingGraph
+from evergraph.graph.features import SparseFeatures
 from evergraph.workspace.change import Change, Outcome
 from evergraph.workspace.keeping import keep_graph
 from evergraph.workspace.labelling import refuse_retired, rows_in
@@ -23,10 +24,18 @@ from evergraph.workspace.words import counted
 __all__ = ["add", "remove"]
 
 
-def add(change: Change, vertices: Any, edges: Any, *, drop_dangling: bool, columns: Columns | None = None) -> Outcome:
+def add(
+    change: Change,
+    vertices: Any,
+    edges: Any,
+    *,
+    features: Any = None,
+    drop_dangling: bool = False,
+    columns: Columns | None = None,
+) -> Outcome:
     """See `Workspace.add`."""
     graph = change.graph
-    new = _vertices(change, vertices, columns)
+    new = _vertices(change, vertices, features, columns)
     if new is not None:
         _refuse_older(graph, new, vertices)
         refuse_retired(change.state, new.class_names)
@@ -36,16 +45,16 @@ def add(change: Change, vertices: Any, edges: Any, *, drop_dangling: bool, colum
     added, joined = len(grown) - len(graph), grown.n_edges - graph.n_edges
     if not added and not joined:
         raise InputError("there is nothing new in it", fix="give vertices or edges that are not there yet")
-    state = replace(
-        change.state,
-        graph=keep_graph(change.transaction, grown),
-        fresh_labels=change.state.fresh_labels + labels,
+    # None of the new vertices is older than an old one, so they come last.
+    since = np.concatenate([change.since, np.full(added, change.version)])
+    state = replace(change.state, graph=keep_graph(change.transaction, grown, since))
+    if new is not None:
+        state = state.with_labels(new.times[new.codes >= 0].tolist())
+    parts = (
+        f"{counted(added, 'vertex', 'vertices')} ({labels:,} labelled) and {counted(joined, 'edge')}",
+        f"now up to {grown.axis.label(last)}",
     )
-    what = (
-        f"{counted(added, 'vertex', 'vertices')} ({labels:,} labelled) and {counted(joined, 'edge')}; now up to "
-        f"{grown.axis.label(last)}"
-    )
-    return change.commit(state, "add", what, vertices=added, labelled=labels, edges=joined)
+    return change.commit(state, "add", *parts, vertices=added, labelled=labels, edges=joined)
 
 
 def remove(
@@ -53,7 +62,8 @@ def remove(
 ) -> Outcome:
     """See `Workspace.remove`."""
     columns, graph = columns or change.state.settings.columns, change.graph
-    ids = [id_columns.at(graph.ids, row) for row in rows_in(graph, vertices, columns)]
+    rows = rows_in(graph, vertices, columns)
+    ids = [id_columns.at(graph.ids, row) for row in rows]
     if isinstance(edges, (str, Path)):
         read = read_edges(edges, columns, graph.axis)
         edges = {"source": read.source, "target": read.target}
@@ -61,17 +71,19 @@ def remove(
     gone, cut = len(graph) - len(left), graph.n_edges - left.n_edges
     if not gone and not cut:
         raise InputError("there is nothing to remove", fix="give ids of vertices, or edges")
-    state = replace(change.state, graph=keep_graph(change.transaction, left))
+    since = np.delete(change.since, rows)
+    state = replace(change.state, graph=keep_graph(change.transaction, left, since))
     what = f"{counted(gone, 'vertex', 'vertices')} and {counted(cut, 'edge')}"
     return change.commit(state, "remove", what, vertices=gone, edges=cut)
 
 
-def _vertices(change: Change, given: Any, columns: Columns | None) -> VertexColumns | None:
+def _vertices(change: Change, given: Any, features: Any, columns: Columns | None) -> VertexColumns | None:
     if given is None:
         return None
-    axis, named = change.graph.axis, change.state.settings.columns
+    axis, named, old = change.graph.axis, change.state.settings.columns, change.graph.features
     if not isinstance(given, (str, Path)):
-        return check_vertices(given, axis=axis)
+        names = list(old.columns) if type(old) is SparseFeatures else None
+        return check_vertices(given, features, names, axis=axis)
     columns = columns or named
     # A slice need not have labels; but a column that was asked for just now must be there.
     return read_vertices(given, columns, axis=axis, unlabelled=columns.label == named.label)
@@ -103,4 +115,5 @@ def _from_now_on(graph: EvolvingGraph, edges: EdgeColumns | None, last: int) -> 
         return edges
     ends = [id_columns.find(graph.ids, column) >= 0 for column in (edges.source, edges.target)]
     old = ends[0] & ends[1]
-    return replace(edges, times=np.where(old, last, 0)) if old.any() else edges
+    none = np.iinfo(np.int64).min  # no time of its own: as old as its younger end
+    return replace(edges, times=np.where(old, last, none)) if old.any() else edges

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Self
@@ -55,6 +56,10 @@ class ModelRecord:
         Names of the classes it knows.
     seconds
         That training took.
+    version
+        In which it was made.
+    before
+        Number of the model that it followed; 0 for the first.
     learner, tensors
         Objects that hold it.
     """
@@ -66,6 +71,8 @@ class ModelRecord:
     train_vertices: int
     classes: tuple[str, ...]
     seconds: float
+    version: int
+    before: int
     learner: str
     tensors: str
 
@@ -147,8 +154,10 @@ class State:
         The model in force.
     models
         All models so far, the one in force among them, without their objects.
-    fresh_labels
-        How many labels have come since the model was trained.
+    fresh
+        Labels that have come since the model was trained: times, and how many of each.
+    stale
+        Whether the model is behind for another reason: classes were changed, or it is an older one again.
     retired
         Classes that are not to be decided for any more.
     renamed
@@ -165,7 +174,8 @@ class State:
     graph: Mapping[str, Any]
     model: ModelRecord
     models: tuple[ModelRecord, ...] = ()
-    fresh_labels: int = 0
+    fresh: tuple[tuple[int, int], ...] = ()
+    stale: bool = False
     retired: tuple[str, ...] = ()
     renamed: tuple[Renaming, ...] = ()
     returns: tuple[Return, ...] = ()
@@ -177,6 +187,21 @@ class State:
     def version(self) -> int:
         """Its number."""
         return self.log[-1].version
+
+    @property
+    def fresh_labels(self) -> int:
+        """How many labels have come since the model was trained."""
+        return self.fresh_since(None)
+
+    def fresh_since(self, time: int | None) -> int:
+        """How many of them are of vertices from a time on."""
+        return sum(count for moment, count in self.fresh if time is None or moment >= time)
+
+    def with_labels(self, times: Iterable[int]) -> State:
+        """The same with labels of vertices of these times that have just come."""
+        counts = Counter(dict(self.fresh))
+        counts.update(times)
+        return replace(self, fresh=tuple(sorted(counts.items())))
 
     def with_entry(self, command: str, what: str, version: int) -> State:
         """The same with one more line in the log."""
@@ -200,7 +225,8 @@ class State:
                 graph=dict(content["graph"]),
                 model=_model(content["model"]),
                 models=tuple(map(_model, content["models"])),
-                fresh_labels=int(content["fresh_labels"]),
+                fresh=tuple((int(time), int(count)) for time, count in content["fresh"]),
+                stale=bool(content["stale"]),
                 retired=tuple(content["retired"]),
                 renamed=tuple(Renaming(**item) for item in content["renamed"]),
                 returns=tuple(Return(**item) for item in content["returns"]),
@@ -208,7 +234,7 @@ class State:
                 scored=tuple(Kept(**item) for item in content["scored"]),
                 log=tuple(Entry(**item) for item in content["log"]),
             )
-        except (LookupError, TypeError, AttributeError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"the version lacks or distorts {error}", fix="restore the workspace") from error
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from evergraph.classes import UNSEEN
 from evergraph.graph import ids as id_columns
 from evergraph.graph.evolving import EvolvingGraph
+from evergraph.workspace.coming import coming_task
 from evergraph.workspace.scoring import standing
 from evergraph.workspace.state import State
 from evergraph.workspace.store import Store
@@ -37,11 +38,11 @@ class Status:
     history, history_why
         Times that are seen (None for all), and how they were chosen.
     fresh_labels
-        Labels that have come since the model was trained.
+        Labels that have come since the model was trained and that an update could learn from.
     undecided, to_review
         Vertices without a label that were never decided, and those that were held to be of an unseen class.
-    next
-        What to do next, in words.
+    next_command, next_why
+        What to do next, and why.
     """
 
     version: int
@@ -61,7 +62,13 @@ class Status:
     fresh_labels: int
     undecided: int
     to_review: int
-    next: str
+    next_command: str
+    next_why: str
+
+    @property
+    def next(self) -> str:
+        """What to do next, in words."""
+        return f"evergraph ws {self.next_command}: {self.next_why}"
 
     def as_dict(self) -> dict[str, Any]:
         """Fit for JSON."""
@@ -71,10 +78,13 @@ class Status:
 def status(store: Store, state: State, graph: EvolvingGraph) -> Status:
     """See `Workspace.status`."""
     rows = np.flatnonzero(graph.codes < 0)
-    decided = standing(store, state, np.unique(graph.times[rows]).tolist())
+    decided = standing(store, state, graph, np.unique(graph.times[rows]).tolist())
     found = [decided.get(str(id_columns.at(graph.ids, row))) for row in rows]
     undecided = sum(decision is None for decision in found)
     doubtful = sum(decision is not None and decision["class"] == UNSEEN for decision in found)
+    fresh = state.fresh_since(coming_task(graph, state.settings.history).start)
+    waiting = 0 if _left_out(state) else fresh
+    command, why = _next(undecided, waiting, doubtful, stale=state.stale)
     return Status(
         version=state.version,
         kept=store.numbers[0],
@@ -90,26 +100,29 @@ def status(store: Store, state: State, graph: EvolvingGraph) -> Status:
         model_why=state.model.why,
         history=state.settings.history,
         history_why=state.settings.history_why,
-        fresh_labels=state.fresh_labels,
+        fresh_labels=fresh,
         undecided=undecided,
         to_review=doubtful,
-        next=_next(undecided, 0 if _left_out(state) else state.fresh_labels, doubtful),
+        next_command=command,
+        next_why=why,
     )
 
 
 def _left_out(state: State) -> bool:
     """Whether the last update found that the labels that have come would teach nothing."""
     for entry in reversed(state.log):
-        if entry.command in ("update", "label", "add", "classes create", "rollback"):
+        if entry.command in ("update", "label", "add", "classes create", "classes merge", "classes retire", "rollback"):
             return entry.command == "update"
     return False
 
 
-def _next(undecided: int, fresh: int, doubtful: int) -> str:
+def _next(undecided: int, fresh: int, doubtful: int, *, stale: bool) -> tuple[str, str]:
     if fresh:
-        return f"evergraph ws update: {counted(fresh, 'label')} not learnt yet"
+        return "update", f"{counted(fresh, 'label')} not learnt yet"
+    if stale:
+        return "update", "the model is behind the classes, or an older one again"
     if undecided:
-        return f"evergraph ws predict: {counted(undecided, 'vertex', 'vertices')} not decided yet"
+        return "predict", f"{counted(undecided, 'vertex', 'vertices')} not decided yet"
     if doubtful:
-        return f"evergraph ws review: {counted(doubtful, 'vertex', 'vertices')} held to be of a class never seen before"
-    return "evergraph ws add, once a new slice arrives"
+        return "review", f"{counted(doubtful, 'vertex', 'vertices')} held to be of a class never seen before"
+    return "add", "once a new slice arrives"

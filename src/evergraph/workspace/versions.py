@@ -24,8 +24,10 @@ def rollback(change: Change, version: int, *, model_only: bool) -> Outcome:
             f"classes were renamed after version {version}, whose model has the old names",
             fix="roll back everything, or choose a later version",
         )
+    elif there.model.number == state.model.number:
+        raise InputError(f"the model of version {version} is the one in force", fix="choose an earlier version")
     else:
-        state = replace(state, model=there.model, fresh_labels=max(state.fresh_labels, 1))
+        state = replace(state, model=there.model, stale=True)
     what = f"to {'the model of ' if model_only else ''}version {version}"
     return change.commit(state, "rollback", what, model=state.model.number)
 

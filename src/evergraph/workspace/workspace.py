@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
+import numpy as np
+
 from evergraph.datasets.tables import Columns
 from evergraph.detect import GDOC, Detector
 from evergraph.errors import DamagedWorkspaceError, InputError
@@ -22,6 +24,7 @@ from evergraph.training import OnStep
 from evergraph.workspace import labelling, naming, predicting, slices, updating, versions
 from evergraph.workspace.backtest import Choice
 from evergraph.workspace.change import Change, Outcome
+from evergraph.workspace.coming import coming_task
 from evergraph.workspace.keeping import keep_graph, kept_graph, kept_learner
 from evergraph.workspace.naming import ClassRow
 from evergraph.workspace.reviewing import ReviewRow, review
@@ -29,6 +32,7 @@ from evergraph.workspace.scoring import SliceScores, prequential
 from evergraph.workspace.state import Entry, Settings, State
 from evergraph.workspace.status import Status, status
 from evergraph.workspace.store import Store
+from evergraph.workspace.words import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -120,13 +124,16 @@ class Workspace:
             model or GraphSAGE(), detector or GDOC(), restart="warm", steps=steps, lr=lr, text=text, seed=seed
         )
         with Store.new(Path(folder)) as transaction:
-            size, why = _chosen(graph, updating.coming(graph), history)
+            size, why = _chosen(graph, coming_task(graph, None).time, history)
             settings = Settings(size, why, _named(columns or Columns(), graph), keep)
-            record = updating.train(transaction, learner, graph, size, 1, Choice("cold", "it is the first"), on_step)
-            state = State(settings, keep_graph(transaction, graph), record, (updating.remembered(record),))
+            task = coming_task(graph, size)
+            record = updating.train(transaction, learner, task, Choice("cold", "it is the first"), on_step)
+            since = np.ones(len(graph), np.int64)
+            state = State(settings, keep_graph(transaction, graph, since), record, (updating.remembered(record),))
             what = (
-                f"{len(graph):,} vertices up to {graph.axis.label(graph.last_time)}; model 1 has learnt "
-                f"{len(record.classes)} classes from {record.train_vertices:,} labels; {settings.history_why}"
+                f"{counted(len(graph), 'vertex', 'vertices')} up to {graph.axis.label(graph.last_time)}; model 1 has "
+                f"learnt {counted(len(record.classes), 'class', 'classes')} from "
+                f"{counted(record.train_vertices, 'label')}; {settings.history_why}"
             )
             transaction.commit(state.with_entry("init", what, 1).as_dict())
         return cls(folder, model=model, detector=detector)
@@ -185,6 +192,7 @@ class Workspace:
         vertices: Any = None,
         edges: Any = None,
         *,
+        features: Any = None,
         drop_dangling: bool = False,
         columns: Columns | None = None,
     ) -> Outcome:
@@ -197,6 +205,8 @@ class Workspace:
         ----------
         vertices, edges
             A file, or columns as `EvolvingGraph.append` takes them. No vertex may be older than the newest one.
+        features
+            Those of vertices in memory, where the graph has features instead of text.
         drop_dangling
             Drop edges to unknown ids instead of refusing them.
         columns
@@ -205,7 +215,7 @@ class Workspace:
         if vertices is None and edges is None:
             raise InputError("there is nothing to add", fix="give vertices, edges or both")
         with self._change() as change:
-            return slices.add(change, vertices, edges, drop_dangling=drop_dangling, columns=columns)
+            return slices.add(change, vertices, edges, features=features, drop_dangling=drop_dangling, columns=columns)
 
     def remove(
         self,
@@ -335,8 +345,8 @@ class Workspace:
     def rollback(self, version: int, *, model_only: bool = False) -> Outcome:
         """Return to the graph, the labels and the model of an earlier version, or to its model alone.
 
-        That makes a new version: nothing is forgotten, and one can return from it, too. Decisions and their scores
-        stay, for they were made.
+        That makes a new version: nothing is forgotten, and one can return from it, too. Decisions stay, for they were
+        made; they count for vertices that are still the same, and are scored against labels that are still in force.
 
         Parameters
         ----------
@@ -359,14 +369,14 @@ class Workspace:
 
 def _chosen(graph: EvolvingGraph, time: int, history: History) -> tuple[int | None, str]:
     """A history as a number of times, None for all, and how it was chosen, in words."""
-    unit = graph.axis.steps
     sizes = history_sizes(graph, time) if history == "auto" else {}
     if not sizes:
         size = check_history(graph, time, history)
-        return size, "the history is all there is" if size is None else f"the history of {size} {unit} was asked for"
+        why = "is all there is" if size is None else f"of {graph.axis.counted(size)} was asked for"
+        return size, f"the history {why}"
     shares = ", ".join(f"{level}%: {found}" for level, found in sizes.items())
-    why = f"the history of {sizes[50]} {unit} covers half of the time differences over two edges ({shares})"
-    return sizes[50], why
+    chosen = graph.axis.counted(sizes[50])
+    return sizes[50], f"the history of {chosen} covers half of the time differences over two edges ({shares})"
 
 
 def _named(columns: Columns, graph: EvolvingGraph) -> Columns:
