@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import os
 import re
 import shlex
 import shutil
@@ -41,24 +40,22 @@ def test_python_runs_and_prints_what_its_comments_say(page, tmp_path, monkeypatc
         assert shown == promised
 
 
-def test_commands_of_the_readme_run(tmp_path):
+def test_commands_of_the_readme_run(tmp_path, monkeypatch, command):
     """In a folder with nothing but the examples, as after a clone."""
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    monkeypatch.chdir(tmp_path)
     ran = []
-    for command in commands(ROOT / "README.md"):
-        if command[0] == "make":
+    for given in commands(ROOT / "README.md"):
+        if given[0] == "make":
             # Run for real it would run these tests within themselves; that it is a target is checked without running it.
-            subprocess.run([*command, "--dry-run"], cwd=ROOT, check=True, capture_output=True)
+            subprocess.run([*given, "--dry-run"], cwd=ROOT, check=True, capture_output=True)
             continue
-        if command == [".", ".venv/bin/activate"]:
+        if given == [".", ".venv/bin/activate"]:
             continue  # stands for the environment that these tests run in
-        assert command[0] == "evergraph", command
-        done = subprocess.run(
-            command, cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, f"{command}: {done.stderr}"
-        ran.append(command[1])
+        assert given[0] == "evergraph", given
+        code, _, error = command(*given[1:])
+        assert code == 0, f"{given}: {error}"
+        ran.append(given[1])
     assert ran.count("inspect") == 3
     assert ran.count("import") == 1
     assert ran.count("run") == 1

@@ -2,8 +2,7 @@
 
 import ast
 import re
-import subprocess
-import sys
+import runpy
 from pathlib import Path
 
 import pytest
@@ -31,21 +30,15 @@ def test_first_lines_say_what_one_learns(path):
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_example_runs(path, tmp_path):
+def test_example_runs(path, tmp_path, monkeypatch, capsys):
     if "torch_geometric" in path.read_text(encoding="utf-8"):
         pytest.importorskip("torch_geometric")
     before = {each.name for each in FOLDER.iterdir()}
-    done = subprocess.run(
-        [sys.executable, str(path)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert [line for line in done.stderr.splitlines() if not LOGGED.match(line)] == []
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(path), run_name="__main__")
+    rest, errors = capsys.readouterr()
+    assert [line for line in errors.splitlines() if not LOGGED.match(line)] == []
     assert promised(path), "an example ends with lines like '# prints: …'"
-    rest = done.stdout
     for part in promised(path):
         assert part in rest, f"{part!r} is not in:\n{rest}"
         rest = rest.split(part, 1)[1]
