@@ -119,10 +119,11 @@ def files_in(room: str) -> list[Path]:
         ("describe", {"errors", "nn", "detect"}),
         ("settings", {"errors"}),
         ("training", {"errors", "nn", "detect"}),
+        ("hindsight", {"graph", "detect", "task", "learner"}),
         (
             "learner",
             {
-                *("errors", "graph", "nn", "detect", "task", "vocabulary", "decisions", "rates"),
+                *("errors", "graph", "nn", "detect", "task", "hindsight", "vocabulary", "decisions", "rates"),
                 *("settings", "training", "checkpoint"),
             },
         ),

@@ -12,8 +12,10 @@ from torch import Tensor
 
 from evergraph.decisions import Decisions
 from evergraph.detect import Detector, Outputs, Softmax
+from evergraph.detect.base import PAST
 from evergraph.errors import EvergraphError, InputError
 from evergraph.graph.window import TextMode, Window
+from evergraph.hindsight import class_columns, looked_back
 from evergraph.nn import Batch, Draw, Model, Neighbours, Noise, SparseMatrix, carry_over
 from evergraph.nn.adam import Adam
 from evergraph.nn.base import Parameters
@@ -176,6 +178,7 @@ class LifelongLearner(Settings):
         vocabulary = self.vocabulary_ or Vocabulary.start(task.training, self.text)
         vocabulary = vocabulary.grown(task.training, task.time)
         cold = self._is_cold(bool(new))
+        before = looked_back(self, task)
 
         batch, counts = self._training_batch(task, vocabulary, classes)
         weights = self._restarted(model, vocabulary.width, len(classes), cold=cold)
@@ -201,11 +204,11 @@ class LifelongLearner(Settings):
             )
             if part is not None:
                 weights = part.laid_over(weights)
-        state: dict[str, Tensor] = {}
+        state = {name: value for name, value in before.items() if name.startswith(PAST)}
         if type(detector).fit is not Detector.fit:
             outputs, chosen = self._forward(model, weights, batch, self._fitting_noise(batch)), batch.labelled
             kept = Outputs(outputs.logits[chosen], None if outputs.hidden is None else outputs.hidden[chosen])
-            state = dict(detector.fit(kept, batch.targets[chosen], {} if cold else self.detector_state_))
+            state |= detector.fit(kept, batch.targets[chosen], state if cold else before)
         # From here on nothing can fail: either all of it is new or, above, none.
         self.classes_, self.vocabulary_, self.weights_, self.detector_state_ = classes, vocabulary, weights, state
         self.tasks_, self.time_, self.lr_, self.losses_ = self.tasks_ + 1, task.time, lr, losses
@@ -234,9 +237,7 @@ class LifelongLearner(Settings):
 
     def _training_batch(self, task: Task, vocabulary: Vocabulary, classes: tuple[str, ...]) -> tuple[Batch, Tensor]:
         x, graph = self._read(task.training, vocabulary, task.time)
-        row_of = {name: row for row, name in enumerate(classes)}
-        # The last place is for -1, no label.
-        columns = np.array([*(row_of.get(name, -1) for name in task.graph.class_names), -1])
+        columns = class_columns(task.graph, classes)
         rows = int(np.flatnonzero(task.targets >= 0)[-1]) + 1
         targets = torch.from_numpy(columns[task.targets[:rows]]).to(graph.indptr.device)
         batch = Batch(x, graph, rows, targets)

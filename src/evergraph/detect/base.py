@@ -5,14 +5,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-__all__ = ["Detector", "Outputs", "State"]
+__all__ = ["PAST", "Detector", "Outputs", "State"]
 
 State = Mapping[str, Tensor]
 """What a detector has fitted: tensors by name, flat, so that they can be saved as safetensors."""
+PAST = "past."
+"""Begins the names of what outlives a cold restart: it is of decisions that were made, not of weights."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +73,9 @@ class Detector(ABC):
     tensor([False,  True])
     """
 
+    rehearsals: ClassVar[int] = 0
+    """Number of times before the first task that a learner lives through, for `look_back` to have something to see."""
+
     @abstractmethod
     def loss(self, logits: Tensor, targets: Tensor, counts: Tensor, weights: Tensor | None = None) -> Tensor:
         """Training loss of labelled vertices: a scalar that can be differentiated by the logits.
@@ -100,6 +106,23 @@ class Detector(ABC):
             The state of the last task, of as many classes or fewer; empty at first and after a cold restart.
         """
         return {}
+
+    def look_back(self, outputs: Outputs, targets: Tensor, before: State) -> State:  # noqa: ARG002  # most do not
+        """State after the labels have come of vertices that were decided; as it was unless a subclass says otherwise.
+
+        Among these vertices are real ones of classes that were unseen when they were decided. Whatever is to outlive a
+        cold restart must have a name that begins with `PAST`.
+
+        Parameters
+        ----------
+        outputs
+            What the model that decided them said, before it learnt from their labels.
+        targets
+            The column of each vertex's class, as int64; -1 where the model did not know it.
+        before
+            The state in force.
+        """
+        return before
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """Probability of each known class for each vertex, as float64; by default those of a softmax."""
