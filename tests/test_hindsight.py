@@ -16,6 +16,7 @@ from evergraph import EvolvingGraph, LifelongLearner, tasks
 from evergraph.datasets import synthetic
 from evergraph.datasets.export import to_tables
 from evergraph.detect import Outputs, Softmax
+from evergraph.detect.base import UNLABELLED
 from evergraph.nn import GraphSAGE
 from evergraph.task import Task
 
@@ -34,7 +35,9 @@ class Witness(Softmax):
         assert outputs.hidden is not None
         assert len(outputs) == len(outputs.hidden) == len(targets)
         number = int(before.get("past.calls", torch.zeros(()))) + 1
-        seen = {f"past.{number}.logits": outputs.logits.clone(), f"past.{number}.targets": targets.clone()}
+        kept = targets != UNLABELLED
+        assert kept.any()
+        seen = {f"past.{number}.logits": outputs.logits[kept], f"past.{number}.targets": targets[kept]}
         return {**before, **seen, "past.calls": torch.tensor(number), "of the weights": torch.zeros(1)}
 
 

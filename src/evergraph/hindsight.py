@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from evergraph.detect.base import Detector, Outputs, State
+from evergraph.detect.base import UNKNOWN, UNLABELLED, Detector, State
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.task import Task
 
@@ -45,12 +45,9 @@ def looked_back(learner: LifelongLearner, task: Task) -> State:
         past = replace(task, time=time)
         first = past.window.rows.start + past.test.start - task.training.rows.start
         codes = task.targets[first : first + len(past.test_ids)]
-        labelled = np.flatnonzero(codes >= 0)
-        if len(labelled):
-            outputs, chosen = learner.outputs(past), torch.from_numpy(labelled).to(learner.device)
-            hidden = None if outputs.hidden is None else outputs.hidden[chosen]
-            targets = torch.from_numpy(columns[codes[labelled]]).to(learner.device)
-            state = detector.look_back(Outputs(outputs.logits[chosen], hidden), targets, state)
+        if (codes >= 0).any():
+            targets = torch.from_numpy(np.where(codes >= 0, columns[codes], UNLABELLED)).to(learner.device)
+            state = detector.look_back(learner.outputs(past), targets, state)
     return state
 
 
@@ -67,7 +64,7 @@ def _rehearsed(learner: LifelongLearner, task: Task, number: int) -> State:
 
 
 def class_columns(graph: EvolvingGraph, classes: tuple[str, ...]) -> NDArray[np.int64]:
-    """For each class of a graph its place among some classes, or -1; the last entry is for -1, no label.
+    """For each class of a graph its place among some classes, or `UNKNOWN`; the last entry is for no label, too.
 
     Examples
     --------
@@ -76,4 +73,4 @@ def class_columns(graph: EvolvingGraph, classes: tuple[str, ...]) -> NDArray[np.
     [-1, 0, -1]
     """
     place = {name: row for row, name in enumerate(classes)}
-    return np.array([*(place.get(name, -1) for name in graph.class_names), -1])
+    return np.array([*(place.get(name, UNKNOWN) for name in graph.class_names), UNKNOWN])

@@ -10,10 +10,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-__all__ = ["PAST", "Detector", "Outputs", "State"]
+__all__ = ["PAST", "UNKNOWN", "UNLABELLED", "Detector", "Outputs", "State"]
 
 State = Mapping[str, Tensor]
 """What a detector has fitted: tensors by name, flat, so that they can be saved as safetensors."""
+UNKNOWN, UNLABELLED = -1, -2
+"""In place of a column: the vertex is of a class that the model did not know; its label has not come."""
 PAST = "past."
 """Begins the names of what outlives a cold restart: it is of decisions that were made, not of weights."""
 
@@ -110,15 +112,16 @@ class Detector(ABC):
     def look_back(self, outputs: Outputs, targets: Tensor, before: State) -> State:  # noqa: ARG002  # most do not
         """State after the labels have come of vertices that were decided; as it was unless a subclass says otherwise.
 
-        Among these vertices are real ones of classes that were unseen when they were decided. Whatever is to outlive a
-        cold restart must have a name that begins with `PAST`.
+        Among them are real ones of classes that were unseen when they were decided. Whatever is to outlive a cold
+        restart must have a name that begins with `PAST`.
 
         Parameters
         ----------
         outputs
-            What the model that decided them said, before it learnt from their labels.
+            What the model said of a whole slice when it decided it; it has not learnt from the labels yet.
         targets
-            The column of each vertex's class, as int64; -1 where the model did not know it.
+            The column of each vertex's class, as int64; `UNKNOWN` where the model did not know it, `UNLABELLED` where
+            no label has come.
         before
             The state in force.
         """
