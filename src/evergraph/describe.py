@@ -8,12 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from evergraph.detect import DETECTORS, Detector
+from evergraph.detect import DETECTORS, Detector, IsoMax
 from evergraph.errors import InputError
 from evergraph.nn.base import Model
 from evergraph.nn.catalogue import MODELS
+from evergraph.nn.isomax import IsoMaxOutputs
 
 __all__ = ["described", "rebuilt"]
+
+# What a file can hold: all that has a name on the command line, and the two halves of IsoMax+, which go together.
+_KINDS: dict[str, Any] = {**MODELS, **DETECTORS, "isomax": IsoMax, "isomax-outputs": IsoMaxOutputs}
 
 
 def described(value: Any) -> Any:
@@ -28,7 +32,7 @@ def described(value: Any) -> Any:
     {'name': 'sgc', 'hops': 3}
     """
     if isinstance(value, (Model, Detector)):
-        names = {kind: name for name, kind in (MODELS | DETECTORS).items()}
+        names = {kind: name for name, kind in _KINDS.items()}
         settings: tuple[Any, ...] = fields(value) if is_dataclass(value) else ()
         name = names.get(type(value), type(value).__qualname__)
         return {"name": name} | {entry.name: described(getattr(value, entry.name)) for entry in settings}
@@ -51,7 +55,7 @@ def rebuilt(description: Mapping[str, Any] | str | None, what: str) -> Any:
         return None
     settings = {"name": description} if isinstance(description, str) else dict(description)
     name = settings.pop("name")
-    kind: Any = (MODELS | DETECTORS).get(name)
+    kind = _KINDS.get(name)
     if kind is None:
         raise InputError(
             f"the {what} is one of your own ({name}), which a file cannot hold", fix=f"give it again: load(…, {what}=…)"

@@ -3,9 +3,10 @@
 from evergraph.detect.base import Detector, Outputs
 from evergraph.detect.check import check_detector
 from evergraph.detect.doc import DOC, GDOC
+from evergraph.detect.isomax import IsoMax
 from evergraph.detect.softmax import Softmax
 
-__all__ = ["DETECTORS", "DOC", "GDOC", "Detector", "Outputs", "Softmax", "check_detector"]
+__all__ = ["DETECTORS", "DOC", "GDOC", "Detector", "IsoMax", "Outputs", "Softmax", "check_detector"]
 
 DETECTORS: dict[str, type[Detector]] = {"none": Softmax, "doc": DOC, "gdoc": GDOC}
 """The detectors by the names that the command line and saved files use."""

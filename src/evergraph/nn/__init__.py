@@ -13,6 +13,7 @@ from evergraph.nn.custom import Custom
 from evergraph.nn.frequent import MostFrequent
 from evergraph.nn.gat import GAT
 from evergraph.nn.gcn import GCN
+from evergraph.nn.isomax import IsoMaxOutputs
 from evergraph.nn.jknet import JKNet
 from evergraph.nn.mlp import MLP
 from evergraph.nn.noise import Noise
@@ -31,6 +32,7 @@ __all__ = [
     "Draw",
     "GraphSAGE",
     "GraphSAINT",
+    "IsoMaxOutputs",
     "JKNet",
     "Model",
     "MostFrequent",
