@@ -9,8 +9,9 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --con
 demo: $(VENV)/.run
 	$(BIN)/evergraph demo --out demo
 
+# Two processes of one thread each: more threads than cores would only wait for each other.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest --numprocesses 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2
 
 slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m slow

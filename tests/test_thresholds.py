@@ -1,0 +1,211 @@
+"""Where the line between known and unseen is drawn, and that any score can be decided by any line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import matthews_corrcoef
+from torch import Tensor
+
+from evergraph import InputError, LifelongLearner, tasks
+from evergraph.datasets import synthetic
+from evergraph.detect import Outputs, Softmax, check_detector
+from evergraph.detect.past import Past
+from evergraph.detect.post_hoc import PostHoc
+from evergraph.detect.scores import SCORES, Energy, Relative
+from evergraph.detect.thresholds import BackTest, Budget, Conformal, Fixed, Quantile, Threshold
+from evergraph.detect.thresholds.back_test import best_line
+from evergraph.detect.thresholds.base import quantile
+from evergraph.nn import GraphSAGE
+
+RULES: list[Threshold] = [Fixed(0.3), Quantile(0.1), Conformal(0.1), Budget(7), BackTest(0.1)]
+
+
+def a_past(slices: int = 4, each: int = 50, seed: int = 0, classes: int = 3) -> Past:
+    """Known vertices score around 0, those of unseen classes around 1.5."""
+    rng, past = np.random.default_rng(seed), Past.of({})
+    for _ in range(slices):
+        targets = rng.integers(-2, classes, each)
+        scores = rng.normal(size=each) + 1.5 * (targets == -1)
+        logits = torch.from_numpy(rng.normal(size=(each, classes)))
+        past = past.grown(torch.from_numpy(scores), Outputs(logits), torch.from_numpy(targets))
+    return past
+
+
+def mcc(truth: np.ndarray[Any, Any], said: np.ndarray[Any, Any]) -> float:
+    """That of scikit-learn, which warns where there is one class only."""
+    return 0.0 if truth.all() or not truth.any() else float(matthews_corrcoef(truth, said))
+
+
+# --- the past --------------------------------------------------------------------------------------------------------
+
+
+def test_the_past_has_all_labelled_vertices_in_their_order() -> None:
+    past, rng = Past.of({}), np.random.default_rng(3)
+    rows: list[tuple[float, bool, int, int]] = []
+    for number in range(3):
+        targets, scores, logits = rng.integers(-2, 3, 20), rng.normal(size=20), rng.normal(size=(20, 3))
+        past = past.grown(torch.from_numpy(scores), Outputs(torch.from_numpy(logits)), torch.from_numpy(targets))
+        rows += [
+            (s, t == -1, int(x.argmax()), number) for s, t, x in zip(scores, targets, logits, strict=True) if t > -2
+        ]
+    found = zip(past.scores.tolist(), past.unseen.tolist(), past.best.tolist(), past.slices.tolist(), strict=True)
+    assert list(found) == rows
+    again = Past.of(past.as_state())
+    assert all(
+        torch.equal(getattr(again, name), getattr(past, name)) for name in ("scores", "unseen", "best", "slices")
+    )
+    assert all(name.startswith("past.") for name in past.as_state())
+
+
+def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evergraph.detect.past._MOST", 60)
+    past = a_past(slices=6)
+    assert len(past) == 60
+    assert past.slices.min() > 0
+    assert past.slices.max() == 5
+
+
+# --- lines -----------------------------------------------------------------------------------------------------------
+
+
+def line_of(rule: Threshold, past: Past, column: int = 0) -> float:
+    """Where a vertex of a score of 0 finds the line."""
+    return -float(rule.excess(torch.zeros(1, dtype=torch.float64), torch.tensor([column]), past)[0])
+
+
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.1, 0.5, 1.0])
+def test_a_share_of_the_past_lies_above_the_quantile(share: float) -> None:
+    known = a_past().known.scores
+    line = quantile(known, share)
+    assert float((known > line).double().mean()) <= share
+    lower = known[known < line].max() if (known < line).any() else None
+    assert lower is None or float((known > lower).double().mean()) > share
+
+
+def test_a_class_has_a_quantile_of_its_own_as_far_as_it_has_vertices() -> None:
+    past = a_past(each=400)
+    for column in range(3):
+        own = np.sort(past.known.scores[past.known.best == column].numpy())
+        everyone = np.sort(past.known.scores.numpy())
+        q, of_all = (values[len(values) - int(0.1 * len(values)) - 1] for values in (own, everyone))
+        expected = (len(own) * q + 50 * of_all) / (len(own) + 50)
+        assert line_of(Quantile(0.1, weight=50), past, column) == pytest.approx(expected)
+    assert line_of(Quantile(0.1), past, 99) == pytest.approx(of_all)  # nobody was ever predicted as that
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 60), st.sampled_from([0.01, 0.05, 0.2, 0.5]), st.integers(0, 1000))
+def test_the_conformal_line_is_crossed_with_at_most_the_rate(size: int, rate: float, seed: int) -> None:
+    """By symmetry: of size + 1 vertices, each left out in turn, at most that share crosses the line of the others."""
+    scores = torch.from_numpy(np.random.default_rng(seed).normal(size=size + 1))
+    zeros = torch.zeros(size, dtype=torch.int64)
+    crossed = 0
+    for left in range(size + 1):
+        others = torch.cat([scores[:left], scores[left + 1 :]])
+        past = Past.of({}).grown(others, Outputs(torch.zeros(size, 1)), zeros)
+        crossed += bool(Conformal(rate).excess(scores[left : left + 1], zeros[:1], past)[0] > 0)
+    # With few vertices no line is high enough: the highest is taken, which one of them crosses.
+    assert crossed <= max(rate * (size + 1), 1) + 1e-9
+
+
+def test_the_conformal_share_follows_what_was_missed() -> None:
+    past, rng = Past.of({}), np.random.default_rng(0)
+    for number in range(8):  # scores rise from slice to slice, so there are more false alarms than wanted
+        scores = torch.from_numpy(rng.normal(size=200) + 0.5 * number)
+        past = past.grown(scores, Outputs(torch.zeros(200, 1)), torch.zeros(200, dtype=torch.int64))
+    shares = Conformal(0.1, step=0.2).shares(past)
+    assert len(shares) == 8
+    assert shares[0] == 0.1
+    assert shares[-1] < 0.05
+    assert Conformal(0.1, step=0.0).shares(past) == [0.1] * 8
+    assert line_of(Conformal(0.1, step=0.2), past) > line_of(Conformal(0.1, step=0.0), past)
+
+
+@pytest.mark.parametrize(("most", "flagged"), [(0, 0), (1, 1), (3, 3), (8, 6), (9, 9), (50, 10)])
+def test_a_budget_is_not_exceeded(most: int, flagged: int) -> None:
+    scores = torch.tensor([9.0, 8, 7, 6, 5, 4, 1, 1, 1, 0], dtype=torch.float64)
+    excess = Budget(most).excess(scores, torch.zeros(10, dtype=torch.int64), Past.of({}))
+    assert int((excess > 0).sum()) == flagged
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 12), st.booleans()), min_size=2, max_size=30))
+def test_the_best_line_is_as_good_as_any(rows: list[tuple[int, bool]]) -> None:
+    scores, unseen = (np.array(column) for column in zip(*rows, strict=True))
+    line = float(best_line(torch.from_numpy(scores).double(), torch.from_numpy(unseen)))
+    every = [mcc(unseen, scores > value) for value in np.arange(-0.5, 13)]
+    assert mcc(unseen, scores > line) >= 0.95 * max(*every, 0) - 1e-9
+
+
+def test_few_unseen_vertices_move_the_line_little() -> None:
+    few, many = a_past(slices=1, each=40), a_past(slices=20, each=200)
+    for past in (few, many):
+        prior, best = line_of(Quantile(0.1, weight=1e12), past), float(best_line(past.scores, past.unseen))
+        count = int(past.unseen.sum())
+        expected = (count * best + 100 * prior) / (count + 100)
+        assert line_of(BackTest(0.1, weight=100), past) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("rule", [Quantile(), Conformal(), BackTest()])
+def test_without_a_past_nobody_is_rejected(rule: Threshold) -> None:
+    scores = torch.tensor([0.0, 5.0, 1e9], dtype=torch.float64)
+    excess = rule.excess(scores, torch.zeros(3, dtype=torch.int64), Past.of({}))
+    assert (excess <= 0).all()
+    assert torch.equal(excess.argsort(), scores.argsort())
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_an_empty_slice_is_decided(rule: Threshold) -> None:
+    nobody = torch.zeros(0, dtype=torch.float64)
+    assert len(rule.excess(nobody, torch.zeros(0, dtype=torch.int64), a_past())) == 0
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Quantile(1.5),
+        lambda: Quantile(weight=-1),
+        lambda: Conformal(-0.1),
+        lambda: Conformal(step=float("nan")),
+        lambda: Budget(-1),
+        lambda: Budget(2.5),  # type: ignore[arg-type]
+        lambda: BackTest(share=True),
+        lambda: BackTest(weight=float("inf")),
+    ],
+)
+def test_bad_arguments_are_refused(make: Callable[[], object]) -> None:
+    with pytest.raises(InputError, match="argument"):
+        make()
+
+
+# --- together --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
+@pytest.mark.parametrize("score", [*(kind() for kind in SCORES.values()), Relative(Energy())], ids=repr)
+def test_every_score_with_every_threshold_is_a_detector(score: Any, rule: Threshold) -> None:
+    check_detector(PostHoc(score, rule))
+
+
+def test_it_lives_decides_and_takes_nothing_from_the_classifier(one_thread: None) -> None:
+    graph = synthetic(vertices=900, times=9, classes=4, new_classes=3, words=200, seed=3)
+    given_tasks = list(tasks(graph, 2, first=4))
+    plain = LifelongLearner(GraphSAGE(hidden=16), Softmax(), steps=40, lr=0.02)
+    ours = LifelongLearner(GraphSAGE(hidden=16), PostHoc(), steps=40, lr=0.02)
+    rejected: list[Tensor] = []
+    unseen: list[np.ndarray[Any, Any]] = []
+    for task in given_tasks:
+        one, other = plain.adapt(task).predict(task), ours.adapt(task).predict(task)
+        assert (one.best == other.best).all()
+        rejected.append(torch.from_numpy(other.rejected))
+        unseen.append(np.array([name not in other.known for name in task.truth]))
+    past = Past.of(ours.detector_state_)
+    assert past.slices[-1] + 1 == 3 + len(given_tasks) - 1  # the rehearsals, and all tasks but the last
+    assert mcc(np.concatenate(unseen), torch.cat(rejected).numpy()) > 0.3
