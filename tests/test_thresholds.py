@@ -172,6 +172,7 @@ def test_an_empty_slice_is_decided(rule: Threshold) -> None:
     [
         lambda: Quantile(1.5),
         lambda: Quantile(weight=-1),
+        lambda: Quantile("half"),  # type: ignore[arg-type]
         lambda: Conformal(-0.1),
         lambda: Conformal(step=float("nan")),
         lambda: Budget(-1),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 
 from torch import Tensor
 
 from evergraph.detect.past import Past
+from evergraph.detect.scores.base import plain_number
 from evergraph.errors import InputError
 
-__all__ = ["Threshold", "check_share", "quantile"]
+__all__ = ["Threshold"]
 
 
 class Threshold(ABC):
@@ -50,7 +52,7 @@ def nobody(scores: Tensor) -> Tensor:
 
 def check_share(name: str, value: float) -> float:
     """A share as a plain float; an `InputError` where it is none."""
-    if isinstance(value, bool) or not 0 <= value <= 1:
+    if not 0 <= plain_number(value) <= 1:
         raise InputError(
             f"the argument {name} is {value!r}, which is no share", fix=f"set {name} to a number from 0 to 1"
         )
@@ -59,7 +61,7 @@ def check_share(name: str, value: float) -> float:
 
 def check_weight(name: str, value: float) -> float:
     """A number of vertices as a plain float; an `InputError` where it is none."""
-    if isinstance(value, bool) or not 0 <= value < float("inf"):
+    if not 0 <= plain_number(value) < math.inf:
         raise InputError(
             f"the argument {name} is {value!r}, which is no number of vertices", fix=f"set {name} to a number from 0 up"
         )
