@@ -203,6 +203,82 @@ class CannotTakeNobody(Softmax):
         return super().score(outputs, state) if len(outputs) else torch.zeros(1, dtype=torch.float64)
 
 
+class LooksBackNested(Softmax):
+    def look_back(self, outputs, targets, before):
+        return {**before, "past": {"slices": torch.zeros(1)}}
+
+
+class LookBackChangesTheStateBefore(DOC):
+    def look_back(self, outputs, targets, before):
+        before["sd"] += 1
+        return before
+
+
+class LookBackKnowsTheRowOrder(Softmax):
+    def look_back(self, outputs, targets, before):
+        return {"past.first": outputs.logits[0].amax().double()}
+
+    def score(self, outputs, state):
+        return super().score(outputs, state) + state.get("past.first", 0)
+
+
+class LookBackKnowsTheClassOrder(Softmax):
+    def look_back(self, outputs, targets, before):
+        return {"past.first": outputs.logits[:, 0].mean().double()}
+
+    def score(self, outputs, state):
+        return super().score(outputs, state) + state.get("past.first", 0)
+
+
+class TakesNoLabelForAClass(Softmax):
+    def look_back(self, outputs, targets, before):
+        return {
+            "past.means": outputs.logits.double()
+            .new_zeros(outputs.logits.shape[1])
+            .index_add(0, targets, outputs.logits[:, 0].double())
+        }
+
+
+class PastDoesNotGrow(Softmax):
+    def look_back(self, outputs, targets, before):
+        return {"past.mean": outputs.logits.mean(0).double() + before.get("past.mean", 0)}
+
+
+class LookingBackTurnsItUpsideDown(Softmax):
+    def look_back(self, outputs, targets, before):
+        return {**before, "past.sign": torch.tensor(-1.0)}
+
+    def score(self, outputs, state):
+        return super().score(outputs, state) * state.get("past.sign", 1.0)
+
+
+class ChangesWhatIsSeen(Softmax):
+    def score(self, outputs, state):
+        if outputs.sight is not None:
+            outputs.sight.vectors[:] = 0
+        return super().score(outputs, state)
+
+
+class ChangesWordsThatAreSeen(Softmax):
+    def score(self, outputs, state):
+        if outputs.sight is not None and len(outputs):
+            outputs.sight.words.data *= 2
+        return super().score(outputs, state)
+
+
+class SightKnowsTheRowOrder(Softmax):
+    def score(self, outputs, state):
+        if outputs.sight is None or not len(outputs):
+            return super().score(outputs, state)
+        return super().score(outputs, state) + torch.from_numpy(outputs.sight.crowd.mean(1)) * 1e-6
+
+
+class SightKnowsTheClassOrder(Softmax):
+    def score(self, outputs, state):
+        known = np.zeros(0) if outputs.sight is None else outputs.sight.known
+        return super().score(outputs, state) + float((known == 0).sum())
+
+
 @dataclass
 class NotFrozen(Detector):
     loss, score, reject = Softmax.loss, Softmax.score, Softmax.reject
@@ -251,6 +327,15 @@ class Remembers(Softmax):
         (DecisionIsANumber, "must be bool"),
         (DecisionIsOne, "must have one for each"),
         (CannotTakeNobody, "the score of 0 vertices"),
+        (LooksBackNested, "flat dict of tensors"),
+        (LookBackChangesTheStateBefore, "look_back must not change what it is given"),
+        (LookBackKnowsTheRowOrder, "the score must not depend on the order of the vertices looked back at"),
+        (LookBackKnowsTheClassOrder, "the score must not depend on the order of the classes"),
+        (LookingBackTurnsItUpsideDown, "must score higher on average"),
+        (ChangesWhatIsSeen, "score must not change what it is given"),
+        (ChangesWordsThatAreSeen, "score must not change what it is given"),
+        (SightKnowsTheRowOrder, "the score must not depend on the order of the vertices"),
+        (SightKnowsTheClassOrder, "the score must not depend on the order of the classes"),
         (NotFrozen, "frozen dataclass"),
         (NeverEqual, "must equal a detector"),
         (Remembers, "when asked again"),
@@ -265,6 +350,37 @@ def test_the_suite_finds_what_is_broken(broken: type[Detector], rule: str) -> No
 def test_the_suite_finds_a_state_that_cannot_grow() -> None:
     with pytest.raises(RuntimeError, match="size"):
         check_detector(FitCannotGrow())
+    with pytest.raises(RuntimeError, match="size"):
+        check_detector(PastDoesNotGrow())
+
+
+def test_the_suite_shows_labels_that_have_not_come() -> None:
+    with pytest.raises(IndexError, match="index"):
+        check_detector(TakesNoLabelForAClass())
+
+
+def test_the_suite_shows_slices_and_no_training_vertices() -> None:
+    seen = []
+
+    class Watches(Softmax):
+        def fit(self, outputs, targets, before):
+            assert outputs.sight is None
+            return {}
+
+        def look_back(self, outputs, targets, before):
+            seen.append((len(outputs), set(targets.tolist())))
+            assert len(outputs.sight) == len(outputs) == len(targets)
+            assert len(outputs.sight.classes) == outputs.logits.shape[1]
+            return before
+
+        def score(self, outputs, state):
+            assert len(outputs.sight) == len(outputs)
+            assert outputs.sight.start == 40
+            return super().score(outputs, state)
+
+    check_detector(Watches())
+    assert {-2, -1, 0, 2} <= set.union(*(targets for _, targets in seen))
+    assert {-1} in [targets for _, targets in seen]
 
 
 # --- the base --------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,10 +15,14 @@ from torch import Tensor
 from evergraph import EvolvingGraph, LifelongLearner, tasks
 from evergraph.datasets import synthetic
 from evergraph.datasets.export import to_tables
-from evergraph.detect import Outputs, Softmax
+from evergraph.detect import DOC, GDOC, AutoDetector, Detector, IsoMax, Outputs, PostHoc, Softmax
 from evergraph.detect.base import UNLABELLED
+from evergraph.detect.scores import SCORES, Relative, Smoothed, Together
+from evergraph.detect.scores.base import inner_state, outer_state
+from evergraph.detect.thresholds import BackTest, Budget, Conformal, Fixed, Quantile, Threshold
 from evergraph.nn import GraphSAGE
 from evergraph.task import Task
+from tests.test_learner import shuffled_future
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -114,6 +118,108 @@ def test_nothing_of_the_future_is_seen() -> None:
     for (logits, targets), (others, their) in zip(seen_by(one), seen_by(other), strict=True):
         torch.testing.assert_close(logits, others, atol=1e-4, rtol=1e-4)
         assert torch.equal(targets, their)
+
+
+# --- the future of decisions -----------------------------------------------------------------------------------------
+
+LAST = 4
+SMALL = synthetic(vertices=300, times=7, classes=4, new_classes=2, words=120, words_per_vertex=5, seed=3)
+RULES: list[Threshold] = [Fixed(0.1), Quantile(0.1), Conformal(0.1), Budget(7), BackTest(0.1)]
+MADE: list[Detector] = [
+    *(PostHoc(kind(), rule) for kind in SCORES.values() for rule in RULES),
+    PostHoc(Relative(Smoothed(Together(tuple(kind() for kind in SCORES.values()))))),
+    AutoDetector(),
+    AutoDetector(most=1.0),
+]
+
+
+@dataclass(frozen=True)
+class Everyone(Softmax):
+    """Many detectors at once: they are trained alike, so one training serves all. It decides as one of them does."""
+
+    rehearsals: ClassVar[int] = PostHoc.rehearsals
+
+    chosen: int = 0
+
+    def fit(self, outputs: Outputs, targets: Tensor, before: State) -> State:
+        return self._each(lambda one, state: one.fit(outputs, targets, state), before)
+
+    def look_back(self, outputs: Outputs, targets: Tensor, before: State) -> State:
+        return self._each(lambda one, state: one.look_back(outputs, targets, state), before)
+
+    def _each(self, call: Callable[[Detector, State], State], before: State) -> State:
+        found: dict[str, Tensor] = {}
+        for number, one in enumerate(MADE):
+            found |= outer_state(call(one, inner_state(before, str(number))), str(number))
+        return found
+
+    def score(self, outputs: Outputs, state: State) -> Tensor:
+        return MADE[self.chosen].score(outputs, inner_state(state, str(self.chosen)))
+
+    def reject(self, outputs: Outputs, state: State) -> Tensor:
+        return MADE[self.chosen].reject(outputs, inner_state(state, str(self.chosen)))
+
+
+def decided(graph: EvolvingGraph, detector: Detector, others: list[Detector] | None = None, **how: Any) -> list[Any]:
+    """Decisions of the tasks up to a time, by the detector or by others of its kind on the same outputs."""
+    restart = how.pop("restart", "warm")
+    one = LifelongLearner(GraphSAGE(hidden=8), detector, steps=4, lr=0.02, restart=restart)
+    found = []
+    for task in tasks(graph, 2, first=3, **how):
+        if task.time > LAST:
+            break
+        outputs = one.adapt(task).outputs(task)
+        found += [one.predict(task, other, outputs) for other in others or [detector]]
+    return found
+
+
+def other_futures() -> dict[str, EvolvingGraph]:
+    late = [SMALL.ids[int(row)] for row in np.flatnonzero(SMALL.times > LAST)]
+    return {
+        "as it is": shuffled_future(SMALL, SMALL.last_time, 0),  # written down anew, as the others are
+        "shuffled": shuffled_future(SMALL, LAST, 1),
+        "cut off": shuffled_future(SMALL.remove(late), LAST, 0),
+    }
+
+
+def alike(one: list[Any], other: list[Any]) -> None:
+    for a, b in zip(one, other, strict=True):
+        assert list(a.ids) == list(b.ids)
+        assert a.known == b.known
+        assert a.classes.tolist() == b.classes.tolist()
+        for name in ("score", "rejected", "probability"):
+            np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
+
+
+@pytest.mark.parametrize(
+    "how", [{}, {"restart": "cold", "label_rate": 0.6, "mode": "inductive"}], ids=["usual", "other"]
+)
+@pytest.mark.parametrize(
+    "detector",
+    [Softmax(), DOC(), GDOC(0.6, alpha=2.0), IsoMax(), PostHoc(), AutoDetector()],
+    ids=lambda d: type(d).__name__,
+)
+def test_another_future_moves_no_decision(detector: Detector, how: dict[str, Any]) -> None:
+    graphs = other_futures()
+    found = {name: decided(graph, detector, **how) for name, graph in graphs.items()}
+    assert len({graph.class_names for graph in graphs.values()}) > 1
+    assert len(found["as it is"]) == 2
+    for name in graphs:
+        alike(found["as it is"], found[name])
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.6])
+def test_another_future_moves_no_decision_of_any_score_with_any_threshold(rate: float) -> None:
+    many: list[Detector] = [Everyone(number) for number in range(len(MADE))]
+    graphs = other_futures()
+    expected = decided(graphs.pop("as it is"), Everyone(), many, label_rate=rate)
+    for graph in graphs.values():
+        alike(expected, decided(graph, Everyone(), many, label_rate=rate))
+    rejected = [decisions.rejected.any() for decisions in expected]
+    assert np.mean(rejected) > 0.5  # they do decide
+    # And they decide as each does alone.
+    alone = decided(other_futures()["as it is"], AutoDetector(), label_rate=rate)
+    alike(alone, expected[MADE.index(AutoDetector()) :: len(MADE)])
 
 
 def test_a_rehearsal_is_a_life_before_the_first_task() -> None:

@@ -110,8 +110,9 @@ def files_in(room: str) -> list[Path]:
         ("analysis", {"errors", "classes", "compiled", "graph", "presentation"}),
         ("metrics", {"errors", "classes"}),
         ("nn", {"errors", "compiled"}),
-        ("detect", {"errors", "compiled"}),
+        ("detect", {"errors", "classes", "compiled", "graph", "task"}),
         ("explain", {"graph"}),
+        ("groups", {"errors", "compiled", "graph", "detect"}),
         ("task", {"errors", "graph", "analysis"}),
         ("vocabulary", {"errors", "graph"}),
         ("decisions", {"errors", "classes", "graph", "metrics", "task"}),
@@ -119,12 +120,12 @@ def files_in(room: str) -> list[Path]:
         ("describe", {"errors", "nn", "detect"}),
         ("settings", {"errors"}),
         ("training", {"errors", "nn", "detect"}),
-        ("hindsight", {"graph", "detect", "task", "learner"}),
+        ("hindsight", {"classes", "detect", "task", "learner"}),
         (
             "learner",
             {
-                *("errors", "graph", "nn", "detect", "task", "hindsight", "vocabulary", "decisions", "rates"),
-                *("settings", "training", "checkpoint"),
+                *("errors", "classes", "graph", "nn", "detect", "task", "hindsight", "vocabulary", "decisions"),
+                *("rates", "settings", "training", "checkpoint"),
             },
         ),
         ("checkpoint", {"errors", "files", "sealed", "nn", "detect", "describe", "vocabulary", "learner"}),
@@ -132,7 +133,7 @@ def files_in(room: str) -> list[Path]:
             "workspace",
             {
                 *("errors", "files", "sealed", "classes", "graph", "datasets", "analysis", "metrics", "nn", "detect"),
-                *("explain", "task", "training", "learner", "checkpoint"),
+                *("explain", "groups", "task", "training", "learner", "checkpoint"),
             },
         ),
         (

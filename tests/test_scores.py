@@ -37,8 +37,9 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 some = settings(max_examples=40, deadline=None)
 
+OF_OUTPUTS = ["msp", "max_logit", "energy", "entropy", "mahalanobis", "nearest"]  # the others: test_graph_scores.py
 ALONE = [
-    *(kind() for kind in SCORES.values()),
+    *(SCORES[name]() for name in OF_OUTPUTS),
     Energy(0.1),
     Mahalanobis(1.0),
     Mahalanobis(1e-3),
@@ -236,7 +237,8 @@ def test_scores_differ_by_kind_and_parameters() -> None:
     assert repr(Relative(Nearest(np.int64(3)), 1)) == "Relative(score=Nearest(k=3, most=20000), weight=1.0)"
     assert Relative(Energy(2)) == Relative(Energy(2.0), 10)
     assert Relative(Energy(2)) != Relative(Energy(3))
-    assert list(SCORES) == ["msp", "max_logit", "energy", "entropy", "mahalanobis", "nearest"]
+    of_graphs = ["new_words", "bursting", "surplus", "misfit", "new_neighbours", "remote", "crowding"]
+    assert list(SCORES) == [*OF_OUTPUTS, *of_graphs]
     assert (Mahalanobis().shrinkage, Nearest().k, Nearest().most, Relative(MSP()).weight) == (0.1, 10, 20_000, 10)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -18,8 +19,8 @@ from evergraph.datasets import synthetic
 from evergraph.detect import Outputs, Softmax, check_detector
 from evergraph.detect.past import Past
 from evergraph.detect.post_hoc import PostHoc
-from evergraph.detect.scores import SCORES, Energy, Relative
-from evergraph.detect.thresholds import BackTest, Budget, Conformal, Fixed, Quantile, Threshold
+from evergraph.detect.scores import SCORES, Energy
+from evergraph.detect.thresholds import THRESHOLDS, BackTest, Budget, Conformal, Fixed, Quantile, Threshold
 from evergraph.detect.thresholds.back_test import best_line
 from evergraph.detect.thresholds.base import quantile
 from evergraph.nn import GraphSAGE
@@ -135,7 +136,7 @@ def test_a_budget_is_not_exceeded(most: int, flagged: int) -> None:
     assert int((excess > 0).sum()) == flagged
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 12), st.booleans()), min_size=2, max_size=30))
 def test_the_best_line_is_as_good_as_any(rows: list[tuple[int, bool]]) -> None:
     scores, unseen = (np.array(column) for column in zip(*rows, strict=True))
@@ -150,7 +151,42 @@ def test_few_unseen_vertices_move_the_line_little() -> None:
         prior, best = line_of(Quantile(0.1, weight=1e12), past), float(best_line(past.scores, past.unseen))
         count = int(past.unseen.sum())
         expected = (count * best + 100 * prior) / (count + 100)
-        assert line_of(BackTest(0.1, weight=100), past) == pytest.approx(expected)
+        assert line_of(BackTest(0.1, weight=100, most=1), past) == pytest.approx(expected)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.integers(0, 9), min_size=1, max_size=40),
+    st.sampled_from([0.0, 0.01, 0.1, 0.3, 1 / 3, 0.5, 0.7, 1.0]),
+    st.integers(0, 5),
+)
+def test_no_more_of_a_slice_than_the_most_is_rejected(values: list[int], most: float, slices: int) -> None:
+    """Those with the highest scores, as far as the line of the past reaches down."""
+    scores, best = torch.tensor(values, dtype=torch.float64) - 4, torch.zeros(len(values), dtype=torch.int64)
+    past = a_past(slices)
+    excess, free = (BackTest(most=share).excess(scores, best, past) for share in (most, 1.0))
+    rejected = excess > 0
+    allowed = math.ceil(most * len(values) - 1e-9)
+    assert int(rejected.sum()) <= allowed
+    assert torch.equal(excess.argsort(stable=True), scores.argsort(stable=True))
+    if int((free > 0).sum()) <= allowed:
+        assert torch.equal(rejected, free > 0)
+    else:  # as many as there is room for; of those that score alike, all or none
+        sizes = [int((scores >= value).sum()) for value in scores.unique()]
+        assert int(rejected.sum()) == max([size for size in sizes if size <= allowed], default=0)
+
+
+def test_the_most_does_not_move_a_line_that_is_high_enough() -> None:
+    past, scores = a_past(), torch.linspace(-3, 9, 200, dtype=torch.float64)
+    best = torch.zeros(200, dtype=torch.int64)
+    line = line_of(BackTest(most=1), past)
+    few = scores[scores < line + 0.5]
+    assert torch.allclose(few - BackTest().excess(few, best[: len(few)], past), torch.tensor(line).double())
+    assert int((BackTest().excess(scores, best, past) > 0).sum()) == 60
+    assert int((BackTest(most=0).excess(scores, best, past) > 0).sum()) == 0
+    assert BackTest().most == 0.3
+    one = torch.tensor([99.0], dtype=torch.float64)  # rounded up: of a single vertex it may be rejected
+    assert bool(BackTest().excess(one, best[:1], past) > 0)
 
 
 @pytest.mark.parametrize("rule", [Quantile(), Conformal(), BackTest()])
@@ -179,6 +215,11 @@ def test_an_empty_slice_is_decided(rule: Threshold) -> None:
         lambda: Budget(2.5),  # type: ignore[arg-type]
         lambda: BackTest(share=True),
         lambda: BackTest(weight=float("inf")),
+        lambda: BackTest(most=1.1),
+        lambda: BackTest(most=-0.1),
+        lambda: BackTest(most=float("nan")),
+        lambda: BackTest(most=True),
+        lambda: BackTest(most="all"),  # type: ignore[arg-type]
     ],
 )
 def test_bad_arguments_are_refused(make: Callable[[], object]) -> None:
@@ -189,10 +230,19 @@ def test_bad_arguments_are_refused(make: Callable[[], object]) -> None:
 # --- together --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
-@pytest.mark.parametrize("score", [*(kind() for kind in SCORES.values()), Relative(Energy())], ids=repr)
-def test_every_score_with_every_threshold_is_a_detector(score: Any, rule: Threshold) -> None:
-    check_detector(PostHoc(score, rule))
+@pytest.mark.parametrize("rule", [*RULES, BackTest(most=1.0)], ids=repr)
+def test_every_threshold_makes_a_detector(rule: Threshold) -> None:
+    check_detector(PostHoc(Energy(), rule))
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_every_score_makes_a_detector(name: str) -> None:
+    check_detector(PostHoc(SCORES[name](), BackTest()))
+
+
+def test_thresholds_have_names() -> None:
+    assert list(THRESHOLDS) == ["fixed", "quantile", "conformal", "budget", "back-test"]
+    assert {type(rule) for rule in RULES} == set(THRESHOLDS.values())
 
 
 def test_it_lives_decides_and_takes_nothing_from_the_classifier(one_thread: None) -> None:

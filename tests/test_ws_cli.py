@@ -18,6 +18,7 @@ from evergraph import LifelongLearner, Workspace
 from evergraph.datasets import read_tables, synthetic
 from evergraph.datasets.export import to_tables
 from evergraph.detect import GDOC
+from evergraph.errors import InputError
 from evergraph.files import locked
 from evergraph.nn import GraphSAGE
 
@@ -255,6 +256,107 @@ def test_review_shows_words_and_neighbours_and_its_file_can_be_given_to_label(co
     write(tmp_path / "review.csv", rows)
     found = json.loads(command("ws", "label", waiting, "--labels", tmp_path / "review.csv", "--json")[1])
     assert (found["labels"], found["new_classes"], found["without"]) == (2, ["Strange"], len(rows) - 2)
+
+
+def test_review_shows_the_groups_and_the_vertices_of_one(command, waiting, tmp_path):
+    rows, groups = Workspace(waiting).review(None), Workspace(waiting).groups()
+    assert len(groups) > 1
+    assert [group.number for group in groups] == list(range(1, len(groups) + 1))
+    belongs = {id: group.number for group in groups for id in group.members}
+    assert {row.id: row.group for row in rows} == {row.id: belongs.get(row.id) for row in rows}
+    assert belongs.keys() <= {row.id for row in rows}
+
+    found = json.loads(command("ws", "review", waiting, "--most", 3, "--json")[1])
+    assert found["groups"] == json.loads(json.dumps([group.as_dict() for group in groups]))
+    assert found["groups"][0]["exemplars"][0]["id"] == groups[0].members[0]
+    assert found["alone"] == len(rows) - len(belongs)
+    assert [row["group"] for row in found["vertices"]] == [row.group for row in rows[:3]]
+    assert command("ws", "review", waiting, "--json") == command("ws", "review", waiting, "--json")
+    out = command("ws", "review", waiting)[1]
+    assert out.startswith("group size edges words")
+    assert all(str(id) in out for group in groups[:10] for id, _ in group.exemplars)
+    assert f"{len(rows) - len(belongs)} vert" in out
+    assert "alone" in out
+
+    second = [row.id for row in rows if row.group == 2]
+    assert len(second) == groups[1].size
+    found = json.loads(command("ws", "review", waiting, "--group", 2, "--json")[1])
+    assert [row["id"] for row in found["vertices"]] == second
+    assert [group["number"] for group in found["groups"]] == [2]
+    out = command("ws", "review", waiting, "--group", 2, "--most", 1)[1]
+    assert f"{len(second)} vertices in group 2; the first is shown" in out
+
+    command("ws", "review", waiting, "--out", tmp_path / "all.csv")
+    written = rows_of(tmp_path / "all.csv")
+    assert list(written[0])[-3:] == ["model", "group", "venue"]
+    assert [row["group"] for row in written] == [str(row.group or "") for row in rows]
+    out = command("ws", "review", waiting, "--group", 2, "--out", tmp_path / "one.csv")[1]
+    assert f"{len(second)} of {len(second)} vertices written" in out
+    assert [row["paper"] for row in rows_of(tmp_path / "one.csv")] == second
+
+
+def test_a_group_becomes_a_class(command, waiting):
+    _, second, *_ = Workspace(waiting).groups()
+    code, out, _ = command("ws", "classes", "create", waiting, "Second", "--group", 2)
+    assert code == 0
+    out = " ".join(out.split())
+    assert f"{second.size} labels (0 corrected), {second.size} decisions scored" in out
+    assert f"group 2: {second.size} vertices of 2014 ({', '.join(second.terms)})" in out
+    assert "new classes: Second" in out
+    graph = Workspace(waiting).graph
+    assert {graph.ids[row] for row in range(len(graph)) if graph.names_of(graph.codes)[row] == "Second"} == {
+        *second.members
+    }
+    # What is left is numbered anew, and nothing that has its label is in a group any more.
+    left = Workspace(waiting).groups()
+    assert not {*second.members} & {id for group in left for id in group.members}
+
+    # Several groups at once, one of them named twice.
+    arguments = [part for group in left for part in ("--group", group.number)]
+    found = json.loads(command("ws", "classes", "create", waiting, "Rest", *arguments, "--group", 1, "--json")[1])
+    assert found["labels"] == sum(group.size for group in left)
+    assert [group["number"] for group in found["groups"]] == [group.number for group in left]
+    assert found["groups"][0]["size"] == left[0].size
+    assert Workspace(waiting).groups() == []
+    before = digest(waiting)
+    refused(command("ws", "classes", "create", waiting, "More", "--group", 1), "no group 1", "ws review")
+    refused(command("ws", "review", waiting, "--group", 1), "no group 1")
+    assert digest(waiting) == before
+
+
+def test_a_retired_class_can_come_back_with_a_group(command, waiting):
+    assert command("ws", "classes", "retire", waiting, "class 01")[0] == 0
+    size = Workspace(waiting).groups()[0].size
+    support = Workspace(waiting).graph.classes.count_of("class 01")
+    assert command("ws", "classes", "create", waiting, "class 01", "--group", 1)[0] == 0
+    assert Workspace(waiting).graph.classes.count_of("class 01") == support + size
+
+
+def test_groups_of_a_workspace_follow_its_version(waiting):
+    workspace = Workspace(waiting)
+    before = workspace.groups()
+    assert [row.id for row in workspace.review(None, group=1)] == [
+        row.id for row in workspace.review(None) if row.group == 1
+    ]
+    with pytest.raises(InputError, match="ids and groups"):
+        workspace.create_class("New", before[0].members[:1], groups=[1])
+    workspace.label([before[0].members[0]], ["class 00"])
+    after = workspace.groups()
+    assert after != before
+    assert after == Workspace(waiting).groups()
+    workspace.rollback(3)
+    assert workspace.groups() == before
+
+
+def test_groups_of_several_slices_are_told_apart_by_their_time(command, data, waiting):
+    command("ws", "add", waiting, "--vertices", data / "2015.csv", "--edges", data / "2015-cites.csv")
+    command("ws", "predict", waiting)
+    groups = Workspace(waiting).groups()
+    assert {group.time for group in groups} == {2014, 2015}
+    assert [group.size for group in groups] == sorted((group.size for group in groups), reverse=True)
+    times = {row.id: row.time for row in Workspace(waiting).review(None)}
+    assert all(times[id] == group.time for group in groups for id in group.members)
+    assert command("ws", "review", waiting)[1].startswith("group size edges time words")
 
 
 def test_classes_are_created_renamed_merged_and_retired(command, waiting, tmp_path):
@@ -615,6 +717,8 @@ def bad(tmp_path):
         (["update", "WS"], ["nothing new to learn", "ws label"]),
         # review
         (["review", "WS", "--out", "BAD/out.parquet"], [".csv"]),
+        (["review", "WS", "--group", "99"], ["no group 99", "choose"]),
+        (["review", "WS", "--group", "0", "--out", "BAD/new.csv"], ["no group 0", "choose"]),
         # classes
         (["classes", "create", "WS", "unseen", "--ids", "p1"], ["'unseen'", "another name"]),
         (["classes", "create", "WS", "class 01", "--ids", "p1"], ["already"]),
@@ -622,6 +726,13 @@ def bad(tmp_path):
         (["classes", "create", "WS", "New", "--ids", "nobody"], ["'nobody'"]),
         (["classes", "create", "WS", "New", "--vertices", "BAD/unknown.csv"], ["'nobody'", "unknown.csv", "row 2"]),
         (["classes", "create", "WS", "New", "--ids", "p1", "--vertices", "BAD/empty.csv"], ["--vertices and --ids"]),
+        (["classes", "create", "WS", "New", "--group", "99"], ["no group 99", "ws review"]),
+        (["classes", "create", "WS", "New", "--group", "-1"], ["no group -1"]),
+        (["classes", "create", "WS", "New", "--group", "1", "--group", "99"], ["no group 99"]),
+        (["classes", "create", "WS", "class 01", "--group", "1"], ["already"]),
+        (["classes", "create", "WS", "unseen", "--group", "1"], ["'unseen'"]),
+        (["classes", "create", "WS", "New", "--group", "1", "--ids", "p1"], ["--group and --ids"]),
+        (["classes", "create", "WS", "New", "--group", "1", "--vertices", "BAD/empty.csv"], ["--group and --vertices"]),
         (["classes", "rename", "WS", "nothing", "New"], ["'nothing'", "classes list"]),
         (["classes", "rename", "WS", "class 01", "unseen"], ["'unseen'"]),
         (["classes", "rename", "WS", "class 01", "class 02"], ["already", "merge"]),

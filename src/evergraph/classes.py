@@ -97,3 +97,15 @@ def extend_names(names: tuple[str, ...], more: Iterable[str]) -> tuple[tuple[str
     more = tuple(more)
     row_of = {name: row for row, name in enumerate(dict.fromkeys([*names, *more]))}
     return tuple(row_of), np.array([*(row_of[name] for name in more), -1], np.int32)
+
+
+def columns_among(classes: tuple[str, ...], names: Iterable[str]) -> NDArray[np.int64]:
+    """For each name its place among some classes, -1 where it is none of them; one more entry, -1, is for no label.
+
+    Examples
+    --------
+    >>> columns_among(("y",), ["x", "y"]).tolist()
+    [-1, 0, -1]
+    """
+    place = {name: row for row, name in enumerate(classes)}
+    return np.array([*(place.get(name, -1) for name in names), -1])

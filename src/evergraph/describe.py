@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from evergraph.detect import DETECTORS, Detector, IsoMax
+from evergraph.detect import DETECTORS, Detector, IsoMax, PostHoc
+from evergraph.detect.scores import SCORES, Relative, Score, Smoothed, Together
+from evergraph.detect.thresholds import THRESHOLDS, Threshold
 from evergraph.errors import InputError
 from evergraph.nn.base import Model
 from evergraph.nn.catalogue import MODELS
@@ -16,8 +18,19 @@ from evergraph.nn.isomax import IsoMaxOutputs
 
 __all__ = ["described", "rebuilt"]
 
-# What a file can hold: all that has a name on the command line, and the two halves of IsoMax+, which go together.
-_KINDS: dict[str, Any] = {**MODELS, **DETECTORS, "isomax": IsoMax, "isomax-outputs": IsoMaxOutputs}
+# What a file can hold: all that has a name on the command line, the two halves of IsoMax+, and scores with thresholds.
+_KINDS: dict[str, Any] = {
+    **MODELS,
+    **DETECTORS,
+    "isomax": IsoMax,
+    "isomax-outputs": IsoMaxOutputs,
+    "post-hoc": PostHoc,
+    "relative": Relative,
+    "smoothed": Smoothed,
+    "together": Together,
+    **SCORES,
+    **THRESHOLDS,
+}
 
 
 def described(value: Any) -> Any:
@@ -31,11 +44,13 @@ def described(value: Any) -> Any:
     >>> described(SGC(hops=3))
     {'name': 'sgc', 'hops': 3}
     """
-    if isinstance(value, (Model, Detector)):
+    if isinstance(value, (Model, Detector, Score, Threshold)):
         names = {kind: name for name, kind in _KINDS.items()}
         settings: tuple[Any, ...] = fields(value) if is_dataclass(value) else ()
         name = names.get(type(value), type(value).__qualname__)
         return {"name": name} | {entry.name: described(getattr(value, entry.name)) for entry in settings}
+    if isinstance(value, tuple):
+        return [described(part) for part in value]
     if isinstance(value, np.generic):
         return value.item()
     if value is None or isinstance(value, (bool, int, float, str)):
@@ -60,4 +75,10 @@ def rebuilt(description: Mapping[str, Any] | str | None, what: str) -> Any:
         raise InputError(
             f"the {what} is one of your own ({name}), which a file cannot hold", fix=f"give it again: load(…, {what}=…)"
         )
-    return kind(**{key: rebuilt(part, what) if isinstance(part, dict) else part for key, part in settings.items()})
+    return kind(**{key: _rebuilt_part(part, what) for key, part in settings.items()})
+
+
+def _rebuilt_part(part: Any, what: str) -> Any:
+    if isinstance(part, list):
+        return tuple(_rebuilt_part(one, what) for one in part)
+    return rebuilt(part, what) if isinstance(part, dict) else part

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from evergraph.detect.base import UNKNOWN, UNLABELLED, Detector, State
-from evergraph.graph.evolving import EvolvingGraph
+from evergraph.classes import columns_among
+from evergraph.detect.base import UNLABELLED, Detector, State
 from evergraph.task import Task
 
 if TYPE_CHECKING:
     from evergraph.learner import LifelongLearner
 
-__all__ = ["class_columns", "looked_back"]
+__all__ = ["looked_back"]
 
 
 def looked_back(learner: LifelongLearner, task: Task) -> State:
@@ -40,7 +39,7 @@ def looked_back(learner: LifelongLearner, task: Task) -> State:
         return state
     if learner.time_ is None:
         return _rehearsed(learner, task, detector.rehearsals)
-    columns = class_columns(task.graph, learner.classes_)
+    columns = columns_among(learner.classes_, task.graph.class_names)
     for time in range(max(learner.time_, task.start), task.time):
         past = replace(task, time=time)
         first = past.window.rows.start + past.test.start - task.training.rows.start
@@ -61,16 +60,3 @@ def _rehearsed(learner: LifelongLearner, task: Task, number: int) -> State:
             twin.time_ = past.time if twin.time_ is None else twin.time_  # it does not rehearse for its own first task
             twin.adapt(past)
     return {} if twin.weights_ is None else looked_back(twin, task)
-
-
-def class_columns(graph: EvolvingGraph, classes: tuple[str, ...]) -> NDArray[np.int64]:
-    """For each class of a graph its place among some classes, or `UNKNOWN`; the last entry is for no label, too.
-
-    Examples
-    --------
-    >>> graph = EvolvingGraph.build({"id": [1, 2], "time": [1, 2], "label": ["x", "y"]})
-    >>> class_columns(graph, ("y",)).tolist()
-    [-1, 0, -1]
-    """
-    place = {name: row for row, name in enumerate(classes)}
-    return np.array([*(place.get(name, UNKNOWN) for name in graph.class_names), UNKNOWN])

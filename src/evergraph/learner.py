@@ -10,12 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from evergraph.classes import columns_among
 from evergraph.decisions import Decisions
 from evergraph.detect import Detector, Outputs, Softmax
 from evergraph.detect.base import PAST
+from evergraph.detect.sight import Sight
 from evergraph.errors import EvergraphError, InputError
 from evergraph.graph.window import TextMode, Window
-from evergraph.hindsight import class_columns, looked_back
+from evergraph.hindsight import looked_back
 from evergraph.nn import Batch, Draw, Model, Neighbours, Noise, SparseMatrix, carry_over
 from evergraph.nn.adam import Adam
 from evergraph.nn.base import Parameters
@@ -124,6 +126,7 @@ class LifelongLearner(Settings):
         self.losses_: list[float] = []
         self._default_rate: float | None = None
         self._last: tuple[Window, Vocabulary, Tensor | SparseMatrix, Neighbours] | None = None
+        self._seen: Sight | None = None
         self._built: tuple[object, Model] | None = None
         self._check()
 
@@ -237,7 +240,7 @@ class LifelongLearner(Settings):
 
     def _training_batch(self, task: Task, vocabulary: Vocabulary, classes: tuple[str, ...]) -> tuple[Batch, Tensor]:
         x, graph = self._read(task.training, vocabulary, task.time)
-        columns = class_columns(task.graph, classes)
+        columns = columns_among(classes, task.graph.class_names)
         rows = int(np.flatnonzero(task.targets >= 0)[-1]) + 1
         targets = torch.from_numpy(columns[task.targets[:rows]]).to(graph.indptr.device)
         batch = Batch(x, graph, rows, targets)
@@ -300,7 +303,13 @@ class LifelongLearner(Settings):
         everything = Batch(x, graph, len(graph), torch.empty(0, dtype=torch.int64))
         found = self._forward(self._model(), self.weights_, everything)
         hidden = None if found.hidden is None else found.hidden[task.test]
-        return Outputs(found.logits[task.test], hidden)
+        return Outputs(found.logits[task.test], hidden, self._sight(task))
+
+    def _sight(self, task: Task) -> Sight:
+        """What a detector may look at; that of the last slice is kept, for it is looked back at soon."""
+        if self._seen is None or not self._seen.shows(task, self.classes_):
+            self._seen = Sight(task, self.classes_)
+        return self._seen
 
     def _forward(self, model: Model, weights: Parameters, batch: Batch, noise: Noise | None = None) -> Outputs:
         with torch.no_grad():

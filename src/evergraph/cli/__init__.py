@@ -9,7 +9,7 @@ from typing import NoReturn
 import typer
 
 from evergraph import __version__
-from evergraph.cli import demo, imports, inspect, report, reproduce, run, ws
+from evergraph.cli import compare, demo, imports, inspect, report, reproduce, run, ws
 from evergraph.errors import EvergraphError, InputError
 
 __all__ = ["app", "main"]
@@ -29,6 +29,7 @@ app.command("inspect", short_help="Profile, history sizes and drift of a graph."
     inspect.inspect
 )
 app.command("run", short_help="Learn and decide task by task, under some seeds.", epilog=run.EXAMPLE)(run.run)
+app.command("compare", short_help="Detectors of unseen classes side by side.", epilog=compare.EXAMPLE)(compare.compare)
 app.command("report", short_help="A run or a workspace on one page (HTML).", epilog=report.EXAMPLE)(report.report)
 app.command("reproduce", short_help="The paper's experiments, tables, figures and claims.", epilog=reproduce.EXAMPLE)(
     reproduce.reproduce

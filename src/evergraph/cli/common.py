@@ -85,6 +85,7 @@ class DetectorName(StrEnum):
     none = "none"
     doc = "doc"
     gdoc = "gdoc"
+    auto = "auto"
 
 
 class RestartName(StrEnum):

@@ -23,6 +23,7 @@ __all__ = [
     "Layers",
     "LearningRate",
     "ModelOption",
+    "Most",
     "SourceColumn",
     "Steps",
     "TargetColumn",
@@ -47,10 +48,18 @@ Hops = Annotated[
 DetectorOption = Annotated[DetectorName, typer.Option("--detector", help="Detector of unseen classes.")]
 Threshold = Annotated[
     float | None,
-    typer.Option("--threshold", metavar="X", help="Least probability of a known class. Default: the detector's own."),
+    typer.Option(
+        "--threshold",
+        metavar="X",
+        help="Least probability of a known class (none, doc, gdoc). Default: the detector's own.",
+    ),
 ]
 Alpha = Annotated[
     float | None, typer.Option("--alpha", metavar="X", help="Risk reduction of doc and gdoc. Default: none.")
+]
+Most = Annotated[
+    float | None,
+    typer.Option("--most", metavar="X", help="Share of a slice that auto rejects at most. Default: 0.3."),
 ]
 Steps = Annotated[int, typer.Option("--steps", min=1, metavar="N", help="Training steps for each task.")]
 LearningRate = Annotated[float | None, typer.Option("--lr", metavar="X", help="Learning rate. Default: the paper's.")]

@@ -37,6 +37,7 @@ from evergraph.cli.options import (
     Layers,
     LearningRate,
     ModelOption,
+    Most,
     Steps,
     Threshold,
 )
@@ -72,6 +73,7 @@ def run(
     detector: DetectorOption = DetectorName.gdoc,
     threshold: Threshold = None,
     alpha: Alpha = None,
+    most: Most = None,
     steps: Steps = 200,
     lr: LearningRate = None,
     weight_decay: Annotated[float, typer.Option(metavar="X", help="Weight decay.")] = 0.0,
@@ -104,7 +106,7 @@ def run(
 
     configuration = Configuration(
         model=build_model(model.value, hidden=hidden, layers=layers, dropout=dropout, hops=hops),
-        detector=build_detector(detector.value, threshold=threshold, alpha=alpha),
+        detector=build_detector(detector.value, threshold=threshold, alpha=alpha, most=most),
         history=sight,
         restart=restart.value,
         steps=steps,

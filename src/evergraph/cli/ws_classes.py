@@ -10,6 +10,7 @@ import typer
 from evergraph.cli.common import Json, Quiet, console
 from evergraph.cli.ws_common import Folder, IdColumn, Ids, change, named, one_of
 from evergraph.cli.ws_look import look
+from evergraph.errors import InputError
 
 app = typer.Typer(
     help="List, create, rename, merge and retire classes.",
@@ -48,17 +49,28 @@ def create(
     vertices: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A table with a column of the vertices' ids.")
     ] = None,
+    group: Annotated[
+        list[int] | None,
+        typer.Option(metavar="N", help="A group of ws review, all its vertices; may be given several times."),
+    ] = None,
     id: IdColumn = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Make a class of reviewed vertices, which get it as their label; or bring a retired class back."""
+    """Make a class of reviewed vertices, which get it as their label; or bring a retired class back.
+
+    With --group these are the vertices of groups. Their numbers hold until something changes: look again before the
+    next one.
+    """
     members = one_of(vertices, ids)
+    if group and (vertices is not None or ids is not None):
+        other = "--ids" if vertices is None else "--vertices"
+        raise InputError(f"--group and {other} were given", fix="leave one of them out: both say which vertices")
     change(
         ws,
         "classes create",
         lambda workspace, _: workspace.create_class(
-            name, members, columns=named(workspace.state.settings.columns, id=id)
+            name, members, groups=group or (), columns=named(workspace.state.settings.columns, id=id)
         ),
         as_json,
         quiet,

@@ -34,6 +34,7 @@ from evergraph.cli.options import (
     Layers,
     LearningRate,
     ModelOption,
+    Most,
     SourceColumn,
     Steps,
     TargetColumn,
@@ -92,6 +93,7 @@ def init(
     detector: DetectorOption = DetectorName.gdoc,
     threshold: Threshold = None,
     alpha: Alpha = None,
+    most: Most = None,
     steps: Steps = 200,
     lr: LearningRate = None,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Where all randomness comes from.")] = 0,
@@ -117,7 +119,7 @@ def init(
                 columns = replace(columns, features=feature_columns(vertices, columns.features))
             # Before a graph is read, which may take long.
             chosen = build_model(model.value, hidden=hidden, layers=layers, dropout=dropout, hops=hops)
-            rejecting = build_detector(detector.value, threshold=threshold, alpha=alpha)
+            rejecting = build_detector(detector.value, threshold=threshold, alpha=alpha, most=most)
             workspace = Workspace.create(
                 ws,
                 _graph(vertices, edges, graph, columns, every, drop_dangling),

@@ -51,6 +51,7 @@ def review(
     most: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="How many vertices. Default: 20, with --out all.")
     ] = None,
+    group: Annotated[int | None, typer.Option(metavar="N", help="Only the vertices of this group.")] = None,
     out: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write them there, as .csv with an empty column for labels."),
@@ -61,6 +62,9 @@ def review(
 ) -> None:
     """Show the vertices that were held to be of an unseen class, most unseen first, with their words and neighbours.
 
+    Before them stand the groups that they make: vertices that belong together by edges, words and neighbours, and may
+    be a new class, which ws classes create makes of them.
+
     The file of --out has a column for labels: fill it in, and give it to ws label.
     """
     from evergraph.cli.ws_files import check_out, write_csv
@@ -68,15 +72,21 @@ def review(
     check_out(out, replace=replace, parquet=False)
     if most is None and out is None:
         most = _MOST_SHOWN
-    rows, status, columns = look(
+    rows, groups, status, columns = look(
         ws,
         quiet or as_json,
-        lambda workspace: (workspace.review(most), workspace.status(), workspace.state.settings.columns),
+        lambda workspace: (
+            workspace.review(most, group=group),
+            workspace.groups(),
+            workspace.status(),
+            workspace.state.settings.columns,
+        ),
     )
+    there = status.to_review if group is None else groups[group - 1].size
     if out is not None:
         # Under the names that ws label looks for; where another column has one of them, that one steps aside.
         taken = (columns.id, columns.label or "label")
-        heads = ("time", "score", "best", "probability", "words", "neighbours", "model")
+        heads = ("time", "score", "best", "probability", "words", "neighbours", "model", "group")
         others = [f"{name}_" if name in taken else name for name in heads]
         write_csv(out, [taken[0], *others, taken[1]], map(_cells, rows))
     if as_json:
@@ -84,18 +94,21 @@ def review(
             {
                 "workspace": str(ws),
                 "to_review": status.to_review,
+                "groups": [one.as_dict() for one in groups if group in (None, one.number)],
+                "alone": status.to_review - sum(one.size for one in groups),
                 "vertices": [row.as_dict() for row in rows],
                 "out": None if out is None else str(out),
             }
         )
     elif not quiet:
-        from evergraph.cli.ws_show import show_review
+        from evergraph.cli.ws_show import show_groups, show_review
         from evergraph.workspace.words import counted
 
         if out is None:
-            show_review(console(), rows, status.to_review)
+            show_groups(console(), groups, status.to_review, only=group)
+            show_review(console(), rows, there, group=group)
         else:
-            typer.echo(f"{len(rows):,} of {counted(status.to_review, 'vertex', 'vertices')} written to {out}")
+            typer.echo(f"{len(rows):,} of {counted(there, 'vertex', 'vertices')} written to {out}")
             typer.echo(f"Next: fill in its column {taken[1]}, then {typed('label', ws)} --labels {out}")
 
 
@@ -103,7 +116,7 @@ def _cells(row: ReviewRow) -> list[object]:
     from evergraph.explain import in_words
 
     words, neighbours = ", ".join(row.words), in_words(row.neighbours)
-    return [row.id, row.time, row.score, row.best, row.probability, words, neighbours, row.model, ""]
+    return [row.id, row.time, row.score, row.best, row.probability, words, neighbours, row.model, row.group, ""]
 
 
 def scores(ws: Folder, as_json: Json = False, quiet: Quiet = False) -> None:

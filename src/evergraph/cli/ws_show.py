@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from rich.console import Console, JustifyMethod
 
+    from evergraph.workspace.grouping import ReviewGroup
     from evergraph.workspace.naming import ClassRow
     from evergraph.workspace.reviewing import ReviewRow
     from evergraph.workspace.scoring import SliceScores
@@ -28,6 +29,7 @@ _Row = TypeVar("_Row")
 _MOST_DECISIONS = 20
 _MOST_LINES = 40
 _MOST_CLASSES = 4
+_MOST_GROUPS = 10
 
 
 def show_decisions(to: Console, table: pa.Table, *, brief: bool) -> None:
@@ -123,15 +125,44 @@ def show_scores(to: Console, found: Sequence[SliceScores]) -> None:
     )
 
 
-def show_review(to: Console, rows: Sequence[ReviewRow], waiting: int) -> None:
-    """The vertices to look at."""
+def show_groups(to: Console, groups: Sequence[ReviewGroup], waiting: int, *, only: int | None = None) -> None:
+    """The groups of the vertices to look at, or one of them, and how many vertices are alone."""
+    shown = groups[:_MOST_GROUPS] if only is None else groups[only - 1 : only]
+    if not shown:
+        return
+    several = len({group.time for group in groups}) > 1
+    left = max(to.width - (27 if several else 22), 30)  # the rest is taken by numbers and gaps
+    table = _table("group:", "size:", "edges:", *(["time:"] if several else []), "words", "such as")
+    for group in shown:
+        such = (f"{id} ({', '.join(words)})" if words else str(id) for id, words in group.exemplars)
+        _add(
+            table,
+            str(group.number),
+            f"{group.size:,}",
+            f"{group.edges:,}",
+            *([str(group.time)] if several else []),
+            ", ".join(group.terms) or "-",
+            "\n".join(_cut(text, left - left // 2) for text in such),
+        )
+    to.print(table)
+    if only is None:
+        more = len(groups) - len(shown)
+        told = f"and {counted(more, 'smaller group')} (--json has all); " if more else ""
+        alone = waiting - sum(group.size for group in groups)
+        to.print(f"{told}{counted(alone, 'vertex', 'vertices')} alone")
+    to.print()
+
+
+def show_review(to: Console, rows: Sequence[ReviewRow], waiting: int, *, group: int | None = None) -> None:
+    """The vertices to look at, or those of one group."""
     from evergraph.explain import in_words
 
     if not rows:
         to.print("No vertex without a label was held to be of an unseen class.")
         return
     for row in rows:
-        to.print(Text(f"{row.id}, {row.time}, score {row.score:.3f}", style="bold"))
+        belongs = "alone" if row.group is None else f"group {row.group}"
+        to.print(Text(f"{row.id}, {row.time}, score {row.score:.3f}, {belongs}", style="bold"))
         table = Table(show_header=False, box=None, padding=(0, 1, 0, 2))
         table.add_column(no_wrap=True)
         table.add_column()
@@ -146,7 +177,8 @@ def show_review(to: Console, rows: Sequence[ReviewRow], waiting: int) -> None:
     if waiting > len(rows):
         first = "the first is" if len(rows) == 1 else f"the first {len(rows):,} are"
         more = f"; {first} shown (more: --most N; all: --out FILE)"
-    to.print(f"\n{counted(waiting, 'vertex', 'vertices')} to review{more}")
+    which = "to review" if group is None else f"in group {group}"
+    to.print(f"\n{counted(waiting, 'vertex', 'vertices')} {which}{more}")
 
 
 def show_log(to: Console, entries: Sequence[Entry], kept: Sequence[int], folder: Path) -> None:

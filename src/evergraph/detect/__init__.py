@@ -1,12 +1,25 @@
 """Unseen-class detectors: a loss to train with, a score (up = more unseen) and a decision for each vertex."""
 
+from evergraph.detect.auto import AutoDetector
 from evergraph.detect.base import Detector, Outputs
 from evergraph.detect.check import check_detector
 from evergraph.detect.doc import DOC, GDOC
 from evergraph.detect.isomax import IsoMax
+from evergraph.detect.post_hoc import PostHoc
 from evergraph.detect.softmax import Softmax
 
-__all__ = ["DETECTORS", "DOC", "GDOC", "Detector", "IsoMax", "Outputs", "Softmax", "check_detector"]
+__all__ = [
+    "DETECTORS",
+    "DOC",
+    "GDOC",
+    "AutoDetector",
+    "Detector",
+    "IsoMax",
+    "Outputs",
+    "PostHoc",
+    "Softmax",
+    "check_detector",
+]
 
-DETECTORS: dict[str, type[Detector]] = {"none": Softmax, "doc": DOC, "gdoc": GDOC}
+DETECTORS: dict[str, type[Detector]] = {"none": Softmax, "doc": DOC, "gdoc": GDOC, "auto": AutoDetector}
 """The detectors by the names that the command line and saved files use."""

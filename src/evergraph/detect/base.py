@@ -5,10 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from evergraph.detect.sight import Sight
 
 __all__ = ["PAST", "UNKNOWN", "UNLABELLED", "Detector", "Outputs", "State"]
 
@@ -30,6 +33,8 @@ class Outputs:
         One row for each vertex; column ``i`` is the i-th known class. There is at least one known class.
     hidden
         The vectors below the output layer, one row for each vertex, where the model gives them.
+    sight
+        What there is to see of them in the graph, where they are a whole slice that is decided or looked back at.
 
     Examples
     --------
@@ -39,6 +44,7 @@ class Outputs:
 
     logits: Tensor
     hidden: Tensor | None = None
+    sight: Sight | None = None
 
     def __len__(self) -> int:
         return len(self.logits)

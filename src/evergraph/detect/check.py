@@ -5,12 +5,23 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy import sparse
 from torch import Tensor
 
-from evergraph.detect.base import Detector, Outputs, State
+from evergraph.detect.base import PAST, UNKNOWN, UNLABELLED, Detector, Outputs, State
+from evergraph.detect.sight import Sight
+from evergraph.graph.adjacency import Adjacency
+from evergraph.graph.change import assemble
+from evergraph.graph.evolving import EvolvingGraph
+from evergraph.graph.ids import take
+from evergraph.graph.window import Window
+from evergraph.task import Task
 
 __all__ = ["check_detector"]
 
@@ -19,6 +30,8 @@ _TRAIN = torch.tensor([0] * 16 + [1] * 10 + [2] * 7 + [3] * 4 + [4] * 3)  # clas
 _NEW = torch.tensor([0, 1, 2, 3, 4] * 4 + [-1] * 20)  # -1: of a class that was never seen
 _COUNTS = torch.bincount(_TRAIN, minlength=_CLASSES)
 _ORDER = torch.tensor([3, 0, 4, 2, 1])
+_NAMES = tuple(f"class {column}" for column in range(_CLASSES))
+_OLDER = 3  # times of the training vertices; the slice comes after them
 _NEAR = 1e-9
 
 _Result = TypeVar("_Result")
@@ -30,7 +43,8 @@ def check_detector(detector: Detector) -> None:
     It looks at the loss (finite, downhill to the right classes, honours the vertices' weights), the state (flat
     tensors; can be fitted again when there are more classes, or classes with one vertex or none), the score (float64,
     finite, up = more unseen), the decision (agrees with the score), and at what must not matter: the order of classes
-    and of vertices, and that it was called before.
+    and of vertices, and that it was called before. All of it is asked again once the detector has looked back. Slices
+    stand in a small graph, in which each class has words and neighbours of its own, the unseen one too.
 
     Raises
     ------
@@ -48,8 +62,15 @@ def check_detector(detector: Detector) -> None:
     Traceback (most recent call last):
     AssertionError: Upside(): vertices that are like no class must score higher on average than clear ones
     """
-    for check in (_check_value, _check_loss, _check_weights, _check_state, _check_score, _check_decision, _check_order):
-        check(detector)
+    _check_value(detector)
+    _check_loss(detector)
+    _check_weights(detector)
+    _check_state(detector)
+    _check_hindsight(detector)
+    for looks_back in (False, True):
+        _check_score(detector, looks_back)
+        _check_decision(detector, looks_back)
+        _check_order(detector, looks_back)
 
 
 def _check_value(detector: Detector) -> None:
@@ -114,51 +135,77 @@ def _check_state(detector: Detector) -> None:
     later = torch.tensor([1] * 9 + [2] * 6 + [3])
     for before in (first, {}):
         state = _fit(detector, _say(later, _CLASSES), later, before)
-        _judge(detector, _say(_NEW, _CLASSES), state)
+        _judge(detector, _show(_NEW, _CLASSES), state)
 
 
-def _check_score(detector: Detector) -> None:
-    state = _fit(detector, _say(_TRAIN, _CLASSES), _TRAIN, {})
-    score, _ = _judge(detector, _say(_NEW, _CLASSES), state)
+def _check_hindsight(detector: Detector) -> None:
+    known = _TRAIN[_TRAIN < 3]
+    first = _fit(detector, _say(known, 3), known, {})
+    before = _look_back(detector, _show(_NEW, 3), _came(_NEW, 3), first)
+    _judge(detector, _show(_NEW, 3), before)
+    past = {name: value for name, value in before.items() if name.startswith(PAST)}
+    for kept in (before, past):  # a warm restart and a cold one, with two classes more
+        state: State = {**past, **_fit(detector, _say(_TRAIN, _CLASSES), _TRAIN, kept)}
+        _judge(detector, _show(_NEW, _CLASSES), state)
+        state = _look_back(detector, _show(_NEW, _CLASSES), _came(_NEW, _CLASSES), state)
+        _judge(detector, _show(_NEW, _CLASSES), state)
+    for targets in (_NEW[_NEW >= 0], _NEW[_NEW < 0]):  # nothing was unseen, then all was
+        state = _look_back(detector, _show(targets, _CLASSES), targets, state)
+        _judge(detector, _show(_NEW, _CLASSES), state)
+
+
+def _check_score(detector: Detector, looks_back: bool) -> None:
+    state = _lived(detector, looks_back)
+    score, _ = _judge(detector, _show(_NEW, _CLASSES), state)
     upwards = bool(score[_NEW < 0].mean() > score[_NEW >= 0].mean())
     _require(detector, upwards, "vertices that are like no class must score higher on average than clear ones")
-    _judge(detector, _say(_NEW[:0], _CLASSES), state)
+    _judge(detector, _show(_NEW[:0], _CLASSES), state)
     for low, high in ((-1e4, 1e4), (-1e4, -1e4), (1e4, 1e4)):
-        outputs = _say(_NEW, _CLASSES)
+        outputs = _show(_NEW, _CLASSES)
         extreme = torch.full_like(outputs.logits, low)
         extreme[:, 1] = high
         _judge(detector, dataclasses.replace(outputs, logits=extreme), state)
 
 
-def _check_decision(detector: Detector) -> None:
-    state = _fit(detector, _say(_TRAIN, _CLASSES), _TRAIN, {})
-    for outputs in (_say(_NEW, _CLASSES), _doubtful(torch.float32)):
+def _check_decision(detector: Detector, looks_back: bool) -> None:
+    state = _lived(detector, looks_back)
+    for outputs in (_show(_NEW, _CLASSES), _doubtful(torch.float32)):
         score, rejected = _judge(detector, outputs, state)
         taken, left = score[~rejected], score[rejected]
         agree = not len(taken) or not len(left) or bool(taken.max() <= left.min())
         _require(detector, agree, "whoever scores higher than a rejected vertex must be rejected too")
 
 
-def _check_order(detector: Detector) -> None:
-    train, new = _say(_TRAIN, _CLASSES, torch.float64), _doubtful(torch.float64)
+def _check_order(detector: Detector, looks_back: bool) -> None:
+    train, new = _say(_TRAIN, _CLASSES, torch.float64), _doubtful(torch.float64, 0.1 if looks_back else 0.0)
+    decided, came = _show(_NEW, _CLASSES, torch.float64), _came(_NEW, _CLASSES)
     loss = detector.loss(train.logits, _TRAIN, _COUNTS)
-    state = _fit(detector, train, _TRAIN, {})
+    fitted = _fit(detector, train, _TRAIN, {})
+    state = _look_back(detector, decided, came, fitted) if looks_back else fitted
     score, rejected = _judge(detector, new, state)
 
     again = _judge(detector, new, state)
     _require(detector, _near(score, again[0]) and rejected.equal(again[1]), "must judge alike when asked again")
 
-    rows = torch.arange(len(new)).flip(0)
-    moved = _judge(detector, _take(new, rows), state)
-    _require(detector, _near(score[rows], moved[0]), "the score must not depend on the order of the vertices")
-    _require(detector, rejected[rows].equal(moved[1]), "the decision must not depend on the order of the vertices")
+    def alike(one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor], what: str) -> None:
+        _require(detector, _near(one[0], other[0]), f"the score must not depend on the order of the {what}")
+        _require(detector, one[1].equal(other[1]), f"the decision must not depend on the order of the {what}")
 
-    renamed, targets = _reorder(train), torch.argsort(_ORDER)[_TRAIN]
-    other = detector.loss(renamed.logits, targets, _COUNTS[_ORDER])
+    rows = torch.arange(len(new)).flip(0)
+    alike((score[rows], rejected[rows]), _judge(detector, _take(new, rows), state), "vertices")
+    if looks_back:
+        rows = torch.arange(len(decided)).flip(0)
+        moved = _look_back(detector, _take(decided, rows), came[rows], fitted)
+        alike((score, rejected), _judge(detector, new, moved), "vertices looked back at")
+
+    renamed, column = _reorder(train), torch.argsort(_ORDER)
+    other = detector.loss(renamed.logits, column[_TRAIN], _COUNTS[_ORDER])
     _require(detector, _near(loss, other), "the loss must not depend on the order of the classes")
-    moved = _judge(detector, _reorder(new), _fit(detector, renamed, targets, {}))
-    _require(detector, _near(score, moved[0]), "the score must not depend on the order of the classes")
-    _require(detector, rejected.equal(moved[1]), "the decision must not depend on the order of the classes")
+    moved = _fit(detector, renamed, column[_TRAIN], {})
+    if looks_back:
+        targets = torch.where(came >= 0, column[came], came)
+        moved = _look_back(detector, _reorder(decided), targets, moved)
+    alike((score, rejected), _judge(detector, _reorder(new), moved), "classes")
 
 
 # --- vertices to try it on -------------------------------------------------------------------------------------------
@@ -175,19 +222,81 @@ def _say(targets: Tensor, classes: int, dtype: torch.dtype = torch.float32) -> O
     return Outputs(logits.to(dtype), hidden.to(dtype))
 
 
-def _doubtful(dtype: torch.dtype) -> Outputs:
-    """Vertices of which a model is more sure or less, so that some are near to any threshold."""
-    clear = _say(_NEW.repeat(5), _CLASSES, dtype)
-    sure = torch.linspace(0, 1, len(clear), dtype=dtype).unsqueeze(1)
+def _show(targets: Tensor, classes: int, dtype: torch.dtype = torch.float32) -> Outputs:
+    """The same of a whole slice, and the graph to look at; classes from ``classes`` on are not known either."""
+    outputs = _say(torch.where(targets < classes, targets, UNKNOWN), classes, dtype)
+    return dataclasses.replace(outputs, sight=_sight(tuple(targets.tolist()), _NAMES[:classes]))
+
+
+@cache
+def _sight(targets: tuple[int, ...], classes: tuple[str, ...]) -> Sight:
+    """A slice of vertices of these classes, after the training vertices: to look at, not to touch."""
+    columns = np.array([*_TRAIN.tolist(), *targets])
+    older = np.arange(len(columns)) < len(_TRAIN)
+    times = np.where(older, np.arange(len(columns)) % _OLDER, _OLDER)
+    rng = np.random.default_rng(1)
+    texts = [" ".join(_words(rng, column)) for column in columns.tolist()]
+    edges = [(row, other) for row in range(len(columns)) for other in _neighbours(rng, row, columns, older)]
+    names = [_NAMES[column] if column >= 0 else "a class that was never seen" for column in columns.tolist()]
+    vertices = {"id": np.arange(len(columns)), "time": times, "label": names, "text": texts}
+    return Sight(Task(EvolvingGraph.build(vertices, np.array(edges)), _OLDER, history=1), classes)
+
+
+def _words(rng: np.random.Generator, column: int) -> list[str]:
+    """Words of the class and words of everybody; some vertices have none, and some have the same."""
+    own = [f"{'new' if column < 0 else 'abcde'[column]}{number}" for number in range(14)]
+    everybody = [f"any{number}" for number in range(6)]
+    number = int(rng.integers(0, 5))
+    return [*rng.choice(own, number, replace=False), *rng.choice(everybody, number // 2, replace=False)]
+
+
+def _neighbours(rng: np.random.Generator, row: int, columns: NDArray[np.int64], older: NDArray[np.bool_]) -> list[int]:
+    """Vertices of its class: one of the training vertices, if there are, and up to two whenever they came."""
+    alike = columns == columns[row]
+    first, any_of = np.flatnonzero(alike & older), np.flatnonzero(alike)
+    found = [*rng.choice(first, min(1, len(first))), *rng.choice(any_of, int(rng.integers(0, 3)))]
+    return [int(other) for other in found if rng.random() < 0.8]  # so that some have none
+
+
+def _came(targets: Tensor, classes: int) -> Tensor:
+    """What is known of a slice when it is looked back at: the labels of some vertices have not come."""
+    known = torch.where(targets < classes, targets, UNKNOWN)
+    return torch.where(torch.arange(len(targets)) % 7 == 3, UNLABELLED, known)
+
+
+def _doubtful(dtype: torch.dtype, least: float = 0.0) -> Outputs:
+    """Vertices of which a model is more sure or less, so that some are near to any threshold.
+
+    Of the first it says nothing, if the least is 0. What was decided of the past may go by predicted classes, and of
+    that one any may be predicted.
+    """
+    clear = _show(_NEW.repeat(5), _CLASSES, dtype)
+    sure = torch.linspace(least, 1, len(clear), dtype=dtype).unsqueeze(1)
     return dataclasses.replace(clear, logits=clear.logits * sure)
 
 
 def _take(outputs: Outputs, rows: Tensor) -> Outputs:
-    return Outputs(outputs.logits[rows], None if outputs.hidden is None else outputs.hidden[rows])
+    """The same vertices in another order; in the graph, too."""
+    sight = outputs.sight
+    if sight is not None:
+        graph = sight.task.graph
+        order = np.append(np.arange(sight.start), sight.start + rows.numpy())
+        place = np.argsort(order)
+        source, target, _ = graph.links.ends()
+        features = None if graph.features is None else graph.features.take(order)
+        ends = (place[source], place[target], None)
+        parts = (take(graph.ids, order), graph.times[order], graph.codes[order], graph.class_names, features, ends)
+        moved = assemble(*parts, graph.axis, graph.about)
+        sight = dataclasses.replace(sight, task=dataclasses.replace(sight.task, graph=moved))
+    return Outputs(outputs.logits[rows], None if outputs.hidden is None else outputs.hidden[rows], sight)
 
 
 def _reorder(outputs: Outputs) -> Outputs:
-    return dataclasses.replace(outputs, logits=outputs.logits[:, _ORDER])
+    """The same of classes in another order."""
+    sight = outputs.sight
+    if sight is not None:
+        sight = dataclasses.replace(sight, classes=tuple(sight.classes[column] for column in _ORDER.tolist()))
+    return dataclasses.replace(outputs, logits=outputs.logits[:, _ORDER], sight=sight)
 
 
 # --- calls that look at what comes back ------------------------------------------------------------------------------
@@ -200,7 +309,9 @@ def _require(detector: Detector, kept: bool, rule: str) -> None:
 
 
 def _call(detector: Detector, method: Callable[..., _Result], *arguments: Any) -> _Result:
-    given = copy.deepcopy(arguments)  # so that a method which breaks the rule spoils nothing here
+    seen = [given.sight for given in arguments if isinstance(given, Outputs) and given.sight is not None]
+    shared: dict[int, Any] = {id(sight.task.graph): sight.task.graph for sight in seen}  # which cannot be changed
+    given = copy.deepcopy(arguments, shared)  # so that a method which breaks the rule spoils nothing here
     result = method(*given)
     untouched = all(map(_unchanged, given, arguments))
     _require(detector, untouched, f"{method.__name__} must not change what it is given")
@@ -208,17 +319,41 @@ def _call(detector: Detector, method: Callable[..., _Result], *arguments: Any) -
 
 
 def _unchanged(now: Any, before: Any) -> bool:
-    if isinstance(now, Outputs):
-        return _unchanged(vars(now), vars(before))
+    if now is before:
+        return True
+    if isinstance(now, (Outputs, Sight, Task, Window, Adjacency)):
+        # What is worked out when it is asked for, and kept, is worked out for the original, too.
+        return all(_unchanged(value, getattr(before, name)) for name, value in vars(now).items())
     if isinstance(now, Mapping):
         return now.keys() == before.keys() and all(_unchanged(now[key], before[key]) for key in now)
     if isinstance(now, Tensor):
         return now.shape == before.shape and bool(((now == before) | (now.isnan() & before.isnan())).all())
-    return now is None and before is None
+    if isinstance(now, sparse.csr_array):
+        return all(_unchanged(getattr(now, name), getattr(before, name)) for name in ("indptr", "indices", "data"))
+    if isinstance(now, np.ndarray):
+        return np.array_equal(now, before)
+    if isinstance(now, tuple):
+        return len(now) == len(before) and all(map(_unchanged, now, before))
+    return bool(now == before)
 
 
 def _fit(detector: Detector, outputs: Outputs, targets: Tensor, before: State) -> State:
-    state = _call(detector, detector.fit, outputs, targets, before)
+    return _flat(detector, _call(detector, detector.fit, outputs, targets, before))
+
+
+def _look_back(detector: Detector, outputs: Outputs, targets: Tensor, before: State) -> State:
+    return _flat(detector, _call(detector, detector.look_back, outputs, targets, before))
+
+
+def _lived(detector: Detector, looks_back: bool) -> State:
+    """The state to judge with: after training, and perhaps after a slice was looked back at."""
+    state = _fit(detector, _say(_TRAIN, _CLASSES), _TRAIN, {})
+    if looks_back:
+        state = _look_back(detector, _show(_NEW, _CLASSES), _came(_NEW, _CLASSES), state)
+    return state
+
+
+def _flat(detector: Detector, state: State) -> State:
     flat = isinstance(state, Mapping) and all(isinstance(key, str) for key in state)
     flat = flat and all(isinstance(value, Tensor) and not value.requires_grad for value in state.values())
     _require(detector, flat, "the state must be a flat dict of tensors by name, without gradients")

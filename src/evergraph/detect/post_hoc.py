@@ -53,9 +53,9 @@ class PostHoc(Detector):
         return self.by.fit(outputs, targets, before)
 
     def look_back(self, outputs: Outputs, targets: Tensor, before: State) -> State:
-        """With one slice more of the `Past`."""
+        """With one slice more of the `Past`, and what the score keeps."""
         past = Past.of(before).grown(self.by.of(outputs, before), outputs, targets)
-        return {**before, **past.as_state()}
+        return {**before, **self.by.look_back(outputs, targets, before), **past.as_state()}
 
     def score(self, outputs: Outputs, state: State) -> Tensor:
         """How far each vertex is above its line."""

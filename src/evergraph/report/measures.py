@@ -195,7 +195,9 @@ def threshold_of(
     ours = detector.get("name") in ("none", "doc", "gdoc")
     if ours and detector.get("alpha") is None:
         return threshold_curve_of(probability, unseen, on="probability", in_force=detector.get("threshold"))
-    return threshold_curve_of(score, unseen, on="score", in_force=0.0 if ours else None)
+    return threshold_curve_of(
+        score, unseen, on="score", in_force=0.0 if ours or detector.get("name") == "auto" else None
+    )
 
 
 def _rejected_at(cuts: NDArray[np.float64], values: NDArray[np.float64], on: str) -> NDArray[np.float64]:

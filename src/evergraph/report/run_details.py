@@ -26,6 +26,7 @@ _OPTIONS = {
     "detector.name": "--detector",
     "detector.threshold": "--threshold",
     "detector.alpha": "--alpha",
+    "detector.most": "--most",
     "steps": "--steps",
     "lr": "--lr",
     "weight_decay": "--weight-decay",

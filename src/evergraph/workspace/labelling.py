@@ -17,6 +17,7 @@ from evergraph.graph.columns import as_table, class_column, id_column
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.origin import Origin
 from evergraph.workspace.change import Change, Outcome
+from evergraph.workspace.grouping import ReviewGroup
 from evergraph.workspace.keeping import keep_graph, keep_table
 from evergraph.workspace.scoring import score_labels
 from evergraph.workspace.state import Kept, State
@@ -55,7 +56,13 @@ def label(
 
 
 def give_labels(
-    change: Change, rows: NDArray[np.int64], names: Sequence[str], command: str, *, without: int = 0
+    change: Change,
+    rows: NDArray[np.int64],
+    names: Sequence[str],
+    command: str,
+    *,
+    without: int = 0,
+    groups: Sequence[ReviewGroup] = (),
 ) -> Outcome:
     """Give vertices their labels, and score what was decided on them.
 
@@ -69,6 +76,8 @@ def give_labels(
         Which it is, for the log.
     without
         How many rows had no label.
+    groups
+        The groups that these vertices are, if they were given so: told, for their numbers change.
     """
     state, graph = change.state, change.graph
     refuse_retired(state, names)
@@ -93,9 +102,12 @@ def give_labels(
     )
     corrected = int(sum(name is not None for name in before))
     parts = [f"{counted(len(rows), 'label')} ({corrected:,} corrected), {counted(count, 'decision')} scored"]
+    parts += [group.what for group in groups]
     parts += [f"new classes: {', '.join(new)}"] if new else []
     parts += [f"{counted(without, 'row')} without a label passed over"] if without else []
     facts = {"labels": len(rows), "corrected": corrected, "scored": count, "new_classes": new, "without": without}
+    if groups:
+        facts["groups"] = [{"number": group.number, "size": group.size, "terms": group.terms} for group in groups]
     return change.commit(state, command, *parts, **facts)
 
 

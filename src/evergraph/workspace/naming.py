@@ -12,9 +12,11 @@ from evergraph.datasets.tables import Columns
 from evergraph.errors import InputError
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.workspace.change import Change, Outcome
+from evergraph.workspace.grouping import ReviewGroup, chosen_groups
 from evergraph.workspace.keeping import keep_graph, keep_learner
 from evergraph.workspace.labelling import give_labels, rows_in
 from evergraph.workspace.renaming import renamed_graph
+from evergraph.workspace.reviewing import review_groups
 from evergraph.workspace.state import ModelRecord, Renaming, State
 
 __all__ = [
@@ -74,11 +76,20 @@ def list_classes(state: State, graph: EvolvingGraph) -> list[ClassRow]:
 
 
 def create_class(
-    change: Change, name: str, ids: Iterable[str | int] | str | Path, *, columns: Columns | None = None
+    change: Change,
+    name: str,
+    ids: Iterable[str | int] | str | Path,
+    *,
+    groups: Iterable[int] = (),
+    columns: Columns | None = None,
 ) -> Outcome:
     """See `Workspace.create_class`."""
     check_name(name)
-    graph, retired = change.graph, change.state.retired
+    graph, retired, ids, chosen = change.graph, change.state.retired, _listed(ids), _groups(change, groups)
+    if chosen and ids:
+        raise InputError("ids and groups were given", fix="leave one of them out: both say which vertices")
+    if chosen:
+        ids = [id for group in chosen for id in group.members]
     rows = rows_in(graph, ids, columns or change.state.settings.columns)
     if graph.classes.count_of(name) and name not in retired:
         raise InputError(f"there is a class {name!r} already", fix="choose another name, or label the vertices with it")
@@ -92,7 +103,17 @@ def create_class(
     )
     if not len(rows):
         return change.commit(state, "classes create", f"{name} is back", name=name)
-    return give_labels(replace(change, state=state), rows, [name] * len(rows), "classes create")
+    return give_labels(replace(change, state=state), rows, [name] * len(rows), "classes create", groups=chosen)
+
+
+def _listed(ids: Iterable[str | int] | str | Path) -> list[str | int] | str | Path:
+    return ids if isinstance(ids, (str, Path)) else list(ids)
+
+
+def _groups(change: Change, numbers: Iterable[int]) -> list[ReviewGroup]:
+    """The groups of these numbers; they are looked for only if some are wanted."""
+    wanted = list(numbers)
+    return chosen_groups(review_groups(change.store, change.state, change.graph), wanted) if wanted else []
 
 
 def rename_class(change: Change, old: str, new: str) -> Outcome:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,11 +12,12 @@ from evergraph.classes import UNSEEN
 from evergraph.explain import neighbours_of, words_of
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.task import Task
+from evergraph.workspace.grouping import ReviewGroup, chosen_groups, group_places
 from evergraph.workspace.scoring import standing
 from evergraph.workspace.state import State
 from evergraph.workspace.store import Store
 
-__all__ = ["ReviewRow", "review"]
+__all__ = ["ReviewRow", "review", "review_groups"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class ReviewRow:
         The classes of its neighbours and how many have each.
     model
         Number of the model that decided.
+    group
+        Number of its group; None where it is alone.
     """
 
     id: str | int
@@ -46,19 +50,41 @@ class ReviewRow:
     words: tuple[str, ...]
     neighbours: tuple[tuple[str, int], ...]
     model: int
+    group: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Fit for JSON."""
         return asdict(self)
 
 
-def review(store: Store, state: State, graph: EvolvingGraph, most: int | None = None) -> list[ReviewRow]:
-    """The vertices without a label whose last decision was `UNSEEN`, most unseen first."""
-    open_times = np.unique(graph.times[graph.codes < 0]).tolist()
-    doubtful = [row for row in standing(store, state, graph, open_times).values() if row["class"] == UNSEEN]
-    doubtful.sort(key=lambda row: (-row["score"], str(row["id"])))
-    placed = [(row, place) for row, place in zip(doubtful, _places(graph, doubtful), strict=True) if place >= 0]
-    left = [(row, place) for row, place in placed if graph.codes[place] < 0][:most]
+def review(
+    store: Store,
+    state: State,
+    graph: EvolvingGraph,
+    most: int | None = None,
+    *,
+    groups: Sequence[ReviewGroup],
+    group: int | None = None,
+) -> list[ReviewRow]:
+    """The vertices without a label whose last decision was `UNSEEN`, most unseen first.
+
+    Parameters
+    ----------
+    store, state, graph
+        The workspace.
+    most
+        How many; None for all.
+    groups
+        What `review_groups` gave.
+    group
+        Number of the one group whose vertices are wanted.
+    """
+    chosen = groups if group is None else chosen_groups(groups, [group])
+    number_of = {str(id): one.number for one in chosen for id in one.members}
+    left = _flagged(store, state, graph)
+    if group is not None:
+        left = [(row, place) for row, place in left if str(row["id"]) in number_of]
+    left = left[:most]
     of_time: dict[int, list[int]] = {}
     for _, place in left:
         of_time.setdefault(int(graph.times[place]), []).append(place)
@@ -75,9 +101,24 @@ def review(store: Store, state: State, graph: EvolvingGraph, most: int | None = 
             words=seen[place][0],
             neighbours=seen[place][1],
             model=row["model"],
+            group=number_of.get(str(row["id"])),
         )
         for row, place in left
     ]
+
+
+def review_groups(store: Store, state: State, graph: EvolvingGraph) -> list[ReviewGroup]:
+    """The candidate groups among all vertices to review."""
+    return group_places(graph, [place for _, place in _flagged(store, state, graph)])
+
+
+def _flagged(store: Store, state: State, graph: EvolvingGraph) -> list[tuple[dict[str, Any], int]]:
+    """The vertices to review, most unseen first: what was decided, and their rows in the graph."""
+    open_times = np.unique(graph.times[graph.codes < 0]).tolist()
+    doubtful = [row for row in standing(store, state, graph, open_times).values() if row["class"] == UNSEEN]
+    doubtful.sort(key=lambda row: (-row["score"], str(row["id"])))
+    placed = [(row, place) for row, place in zip(doubtful, _places(graph, doubtful), strict=True) if place >= 0]
+    return [(row, place) for row, place in placed if graph.codes[place] < 0]
 
 
 def _explained(

@@ -25,9 +25,10 @@ from evergraph.workspace import labelling, naming, predicting, slices, updating,
 from evergraph.workspace.backtest import Choice
 from evergraph.workspace.change import Change, Outcome
 from evergraph.workspace.coming import coming_task
+from evergraph.workspace.grouping import ReviewGroup
 from evergraph.workspace.keeping import keep_graph, kept_graph, kept_learner
 from evergraph.workspace.naming import ClassRow
-from evergraph.workspace.reviewing import ReviewRow, review
+from evergraph.workspace.reviewing import ReviewRow, review, review_groups
 from evergraph.workspace.scoring import SliceScores, prequential
 from evergraph.workspace.state import Entry, Settings, State
 from evergraph.workspace.status import Status, status
@@ -77,6 +78,7 @@ class Workspace:
         self.store = Store(Path(folder))
         self._own = (model, detector)
         self._graph: tuple[Any, EvolvingGraph] | None = None
+        self._groups: tuple[int, list[ReviewGroup]] | None = None
 
     @classmethod
     def create(
@@ -166,9 +168,28 @@ class Workspace:
         """How the decisions on each slice did, as far as labels have come."""
         return self._read(lambda state, graph: prequential(self.store, state, graph))
 
-    def review(self, most: int | None = 20) -> list[ReviewRow]:
-        """The vertices held to be of an unseen class that have no label yet, most unseen first."""
-        return self._read(lambda state, graph: review(self.store, state, graph, most))
+    def review(self, most: int | None = 20, *, group: int | None = None) -> list[ReviewRow]:
+        """The vertices held to be of an unseen class that have no label yet, most unseen first.
+
+        Parameters
+        ----------
+        most
+            How many; None for all.
+        group
+            Number of a group, if only its vertices are wanted; see `groups`.
+        """
+        return self._read(
+            lambda state, graph: review(
+                self.store, state, graph, most, groups=self._groups_of(state, graph), group=group
+            )
+        )
+
+    def groups(self) -> list[ReviewGroup]:
+        """The vertices to review that belong together, the largest group first; those alone are in none of them.
+
+        Numbers of groups hold for this version: what is labelled, added or decided makes other groups.
+        """
+        return self._read(lambda state, graph: list(self._groups_of(state, graph)))
 
     def _read(self, read: Callable[[State, EvolvingGraph], _T]) -> _T:
         """Read something of the version in force, anew where commands of other processes swept it away meanwhile."""
@@ -184,6 +205,11 @@ class Workspace:
         if self._graph is None or self._graph[0] != state.graph:
             self._graph = (state.graph, kept_graph(self.store, state.graph))
         return self._graph[1]
+
+    def _groups_of(self, state: State, graph: EvolvingGraph) -> list[ReviewGroup]:
+        if self._groups is None or self._groups[0] != state.version:
+            self._groups = (state.version, review_groups(self.store, state, graph))
+        return self._groups[1]
 
     # --- slices ------------------------------------------------------------------------------------------------------
 
@@ -309,7 +335,12 @@ class Workspace:
         return self._read(naming.list_classes)
 
     def create_class(
-        self, name: str, ids: Iterable[str | int] | str | Path = (), *, columns: Columns | None = None
+        self,
+        name: str,
+        ids: Iterable[str | int] | str | Path = (),
+        *,
+        groups: Iterable[int] = (),
+        columns: Columns | None = None,
     ) -> Outcome:
         """A new class from reviewed vertices, which get it as their label; or a retired one brought back.
 
@@ -319,11 +350,13 @@ class Workspace:
             Of the class.
         ids
             Of the vertices, or a file with a column of ids.
+        groups
+            Numbers of groups instead, all of whose vertices are meant; see `groups`.
         columns
             See `add`.
         """
         with self._change() as change:
-            return naming.create_class(change, name, ids, columns=columns)
+            return naming.create_class(change, name, ids, groups=groups, columns=columns)
 
     def rename_class(self, old: str, new: str) -> Outcome:
         """A class gets another name, in the labels, in the model and in what is said of earlier decisions."""

@@ -1,22 +1,59 @@
-"""Scores of how unseen a vertex's class is, from the outputs of any trained model: training knows nothing of them."""
+"""Scores of how unseen a vertex's class is, with any trained model: training knows nothing of them."""
 
 from evergraph.detect.scores.base import Score
+from evergraph.detect.scores.bursting import Bursting
+from evergraph.detect.scores.crowding import Crowding
 from evergraph.detect.scores.energy import Energy
 from evergraph.detect.scores.entropy import Entropy
 from evergraph.detect.scores.mahalanobis import Mahalanobis
 from evergraph.detect.scores.max_logit import MaxLogit
+from evergraph.detect.scores.misfit import Misfit
 from evergraph.detect.scores.msp import MSP
 from evergraph.detect.scores.nearest import Nearest
+from evergraph.detect.scores.new_neighbours import NewNeighbours
+from evergraph.detect.scores.new_words import NewWords
 from evergraph.detect.scores.relative import Relative
+from evergraph.detect.scores.remote import Remote
+from evergraph.detect.scores.smoothed import Smoothed
+from evergraph.detect.scores.surplus import Surplus
+from evergraph.detect.scores.together import Together
 
-__all__ = ["MSP", "SCORES", "Energy", "Entropy", "Mahalanobis", "MaxLogit", "Nearest", "Relative", "Score"]
+__all__ = [
+    "MSP",
+    "SCORES",
+    "Bursting",
+    "Crowding",
+    "Energy",
+    "Entropy",
+    "Mahalanobis",
+    "MaxLogit",
+    "Misfit",
+    "Nearest",
+    "NewNeighbours",
+    "NewWords",
+    "Relative",
+    "Remote",
+    "Score",
+    "Smoothed",
+    "Surplus",
+    "Together",
+]
 
 SCORES: dict[str, type[Score]] = {
+    # From the model's outputs.
     "msp": MSP,
     "max_logit": MaxLogit,
     "energy": Energy,
     "entropy": Entropy,
     "mahalanobis": Mahalanobis,
     "nearest": Nearest,
+    # From the graph: words, neighbours, and both.
+    "new_words": NewWords,
+    "bursting": Bursting,
+    "surplus": Surplus,
+    "misfit": Misfit,
+    "new_neighbours": NewNeighbours,
+    "remote": Remote,
+    "crowding": Crowding,
 }
-"""The scores that stand alone, by name; `Relative` makes another one of each."""
+"""The scores that stand alone, by name; `Relative`, `Smoothed` and `Together` make others of them."""

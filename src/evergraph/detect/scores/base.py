@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from numbers import Real
+from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy import sparse
 from torch import Tensor
 
-from evergraph.detect.base import Outputs, State
+from evergraph.detect.base import PAST, Outputs, State
 from evergraph.errors import InputError
+
+if TYPE_CHECKING:
+    from evergraph.detect.sight import Sight
 
 __all__ = ["Score"]
 
@@ -49,9 +57,88 @@ class Score(ABC):
         """
         return {}
 
+    def look_back(self, outputs: Outputs, targets: Tensor, before: State) -> State:  # noqa: ARG002  # most do not
+        """What the score keeps once the labels have come of a slice that was decided; see `Detector.look_back`."""
+        return {}
+
     @abstractmethod
     def of(self, outputs: Outputs, state: State) -> Tensor:
         """How unseen each vertex's class is, as float64: the higher, the more unseen."""
+
+
+def seen_in_graph(outputs: Outputs, look: Callable[[Sight], NDArray[np.floating]]) -> Tensor:
+    """What is to be seen of each vertex in the graph, as float64; of whom nothing is (NaN), the mean of the others.
+
+    Without a sight all are alike.
+
+    Examples
+    --------
+    >>> seen_in_graph(Outputs(torch.zeros(2, 3)), look=lambda sight: np.arange(2.0))
+    tensor([0., 0.], dtype=torch.float64)
+    """
+    if outputs.sight is None or not len(outputs):
+        return outputs.logits.new_zeros(len(outputs), dtype=torch.float64)
+    found = np.asarray(look(outputs.sight), np.float64)
+    there = np.isfinite(found)
+    found = np.where(there, found, found[there].mean() if there.any() else 0.0)
+    return torch.from_numpy(found).to(outputs.logits.device)
+
+
+def mean_of_words(sight: Sight, values: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Mean over the words of each vertex of the slice; NaN where it has none.
+
+    Parameters
+    ----------
+    sight
+        What there is to see.
+    values
+        One for each word, or one row for each word.
+    """
+    words = sight.words[sight.start :]
+    number = np.diff(words.indptr).astype(np.float64)
+    number[number == 0] = np.nan
+    total = words @ values
+    return np.asarray(total / (number if total.ndim == 1 else number[:, None]))
+
+
+def words_of_classes(sight: Sight) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Labelled texts of each known class in the times before the slice, and in how many of them each word stands."""
+    labelled = np.flatnonzero(sight.known >= 0)
+    columns = sight.known[labelled]
+    number = len(sight.classes)
+    member = sparse.csr_array((np.ones(len(labelled)), (columns, labelled)), shape=(number, sight.start))
+    return np.bincount(columns, minlength=number), (member @ sight.words[: sight.start]).toarray()
+
+
+def inner_state(state: State, label: str) -> State:
+    """The part of a state that belongs to a score within another one.
+
+    Examples
+    --------
+    >>> state = {"a/mean": torch.ones(1), "past.a/mean": torch.ones(1), "b/mean": torch.ones(1)}
+    >>> sorted(inner_state(state, "a"))
+    ['mean', 'past.mean']
+    """
+    found = {}
+    for name, value in state.items():
+        past, own = (PAST, name.removeprefix(PAST)) if name.startswith(PAST) else ("", name)
+        if own.startswith(f"{label}/"):
+            found[past + own.removeprefix(f"{label}/")] = value
+    return found
+
+
+def outer_state(state: State, label: str) -> dict[str, Tensor]:
+    """The state of a score within another one, by names that tell it apart: the reverse of `inner_state`.
+
+    Examples
+    --------
+    >>> sorted(outer_state({"mean": torch.ones(1), "past.mean": torch.ones(1)}, "a"))
+    ['a/mean', 'past.a/mean']
+    """
+    return {
+        f"{PAST}{label}/{name.removeprefix(PAST)}" if name.startswith(PAST) else f"{label}/{name}": value
+        for name, value in state.items()
+    }
 
 
 def odds_against_likeliest(logits: Tensor) -> Tensor:
@@ -110,3 +197,16 @@ def plain_number(value: object) -> float:
     (3.0, nan)
     """
     return math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
+
+
+def predicted(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Vertices and columns of the classes predicted for them, and the part of each vertex that a class gets.
+
+    Examples
+    --------
+    >>> predicted(torch.tensor([[3.0, 1.0], [2.0, 2.0]]))
+    (tensor([0, 1, 1]), tensor([0, 0, 1]), tensor([1.0000, 0.5000], dtype=torch.float64))
+    """
+    largest = logits == logits.amax(1, keepdim=True)
+    rows, columns = torch.nonzero(largest, as_tuple=True)
+    return rows, columns, 1 / largest.sum(1).double()

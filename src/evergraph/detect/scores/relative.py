@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from evergraph.detect.base import Outputs, State
-from evergraph.detect.scores.base import Score, fitted, plain_number
+from evergraph.detect.scores.base import Score, fitted, inner_state, outer_state, plain_number, predicted
 from evergraph.errors import InputError
 
 __all__ = ["Relative"]
 
-_INNER = "score/"
+_INNER = "score"
 _ROUNDING, _NOTHING = 1e-6, 1e-20  # spread, relative to the largest score or at all, that may be nothing but rounding
 
 
@@ -66,9 +66,9 @@ class Relative(Score):
 
     def fit(self, outputs: Outputs, targets: Tensor, before: State) -> State:
         """State of this score and of the other; see the class."""
-        inner = self.score.fit(outputs, targets, _inner(before))
+        inner = self.score.fit(outputs, targets, inner_state(before, _INNER))
         x = self.score.of(outputs, inner)
-        rows, columns, parts = _predicted(outputs.logits)
+        rows, columns, parts = predicted(outputs.logits)
         own, parts = x[rows], parts[rows]
         classes, everyone = outputs.logits.shape[1], max(len(x), 1)
 
@@ -88,36 +88,22 @@ class Relative(Score):
             "sd": torch.where(alike, 1, sd.clamp(min=least)),
             "mean_of_all": overall,
             "sd_of_all": torch.where(alike, 1, variance.sqrt()),
-            **{_INNER + name: value for name, value in inner.items()},
+            **outer_state(inner, _INNER),
         }
+
+    def look_back(self, outputs: Outputs, targets: Tensor, before: State) -> State:
+        """What the other score keeps."""
+        return outer_state(self.score.look_back(outputs, targets, inner_state(before, _INNER)), _INNER)
 
     def of(self, outputs: Outputs, state: State) -> Tensor:
         """See the class."""
-        x = self.score.of(outputs, _inner(state))
+        x = self.score.of(outputs, inner_state(state, _INNER))
         mean, sd = (_of_classes(state, name, outputs.logits.shape[1]).to(x) for name in ("mean", "sd"))
-        rows, columns, parts = _predicted(outputs.logits)
+        rows, columns, parts = predicted(outputs.logits)
         return parts * torch.zeros_like(x).index_add_(0, rows, (x[rows] - mean[columns]) / sd[columns])
-
-
-def _inner(state: State) -> State:
-    """What belongs to the other score."""
-    return {name.removeprefix(_INNER): value for name, value in state.items() if name.startswith(_INNER)}
 
 
 def _of_classes(state: State, name: str, classes: int) -> Tensor:
     """A value for each class; that of all for those that came after the state was fitted."""
     values = fitted(state, name)
     return torch.cat([values, fitted(state, f"{name}_of_all").expand(max(classes - len(values), 0))])
-
-
-def _predicted(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Vertices and columns of the classes predicted for them, and the part of each vertex that a class gets.
-
-    Examples
-    --------
-    >>> _predicted(torch.tensor([[3.0, 1.0], [2.0, 2.0]]))
-    (tensor([0, 1, 1]), tensor([0, 0, 1]), tensor([1.0000, 0.5000], dtype=torch.float64))
-    """
-    largest = logits == logits.amax(1, keepdim=True)
-    rows, columns = torch.nonzero(largest, as_tuple=True)
-    return rows, columns, 1 / largest.sum(1).double()

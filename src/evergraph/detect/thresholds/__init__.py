@@ -7,4 +7,13 @@ from evergraph.detect.thresholds.conformal import Conformal
 from evergraph.detect.thresholds.fixed import Fixed
 from evergraph.detect.thresholds.quantile import Quantile
 
-__all__ = ["BackTest", "Budget", "Conformal", "Fixed", "Quantile", "Threshold"]
+__all__ = ["THRESHOLDS", "BackTest", "Budget", "Conformal", "Fixed", "Quantile", "Threshold"]
+
+THRESHOLDS: dict[str, type[Threshold]] = {
+    "fixed": Fixed,
+    "quantile": Quantile,
+    "conformal": Conformal,
+    "budget": Budget,
+    "back-test": BackTest,
+}
+"""The thresholds by name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +13,7 @@ from evergraph.detect.thresholds.base import Threshold, check_share, check_weigh
 
 __all__ = ["BackTest"]
 
+_ROUNDING = 1e-9  # scores nearer than this are the same
 _NEARLY = 0.95  # lines that reach this share of the best coefficient are as good: the middle one is taken
 
 
@@ -28,6 +30,8 @@ class BackTest(Threshold):
         Of the known-class vertices above the line as long as nothing unseen was met.
     weight
         How many unseen vertices it takes for the past to count as much as that.
+    most
+        Share of a slice that is rejected at most, rounded up: scores may drift from slice to slice.
 
     Examples
     --------
@@ -35,26 +39,31 @@ class BackTest(Threshold):
     >>> targets = torch.tensor([0] * 80 + [-1] * 20)
     >>> past = Past.of({}).grown(torch.arange(100.0), Outputs(torch.zeros(100, 1)), targets)
     >>> scores = torch.tensor([78.0, 81.0, 99.0])
-    >>> BackTest(weight=0).excess(scores, torch.zeros(3, dtype=torch.int64), past) > 0
+    >>> BackTest(weight=0, most=1).excess(scores, torch.zeros(3, dtype=torch.int64), past) > 0
     tensor([False,  True,  True])
     """
 
     share: float = 0.1
     weight: float = 100.0
+    most: float = 0.3
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "share", check_share("share", self.share))
         object.__setattr__(self, "weight", check_weight("weight", self.weight))
+        object.__setattr__(self, "most", check_share("most", self.most))
 
     def excess(self, scores: Tensor, best: Tensor, past: Past) -> Tensor:  # noqa: ARG002
         """Score minus the line."""
         known, unseen = past.known, int(past.unseen.sum())
-        if not len(known):
+        if not len(known) or not len(scores):
             return nobody(scores)
         line = quantile(known.scores, self.share)
         if unseen:
             counts = unseen / (unseen + self.weight)
             line = counts * best_line(past.scores, past.unseen) + (1 - counts) * line
+        allowed = math.ceil(self.most * len(scores) - 1e-9)
+        if allowed < len(scores):
+            line = torch.maximum(line, torch.topk(scores, allowed + 1).values[-1] + _ROUNDING)
         return scores - line
 
 

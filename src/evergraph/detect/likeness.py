@@ -1,0 +1,165 @@
+"""Which vertices are like each other: words as short vectors, and nearest ones by the angle between vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+__all__ = ["nearest", "nearest_by_words", "reduced", "unit", "weighted"]
+
+_WIDTH = 64  # of short vectors
+_SPARE, _ROUNDS = 10, 3  # of the randomised decomposition
+_BLOCK = 80_000_000  # bytes of similarities at once
+_TIE = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-9}  # similarities that differ by less may be equal
+
+Vectors = NDArray[np.floating]
+
+
+def weighted(words: sparse.csr_array, texts: NDArray[np.integer], total: int) -> sparse.csr_array:
+    """Rows of words weighed by how rare they are, of length one; rows without words stay empty.
+
+    Parameters
+    ----------
+    words
+        One row a text, 1 where it has the word; the result is as precise.
+    texts
+        In how many texts each word stands.
+    total
+        Of how many texts.
+
+    Examples
+    --------
+    >>> words = sparse.csr_array(np.array([[1.0, 1.0], [0.0, 1.0]], np.float32))
+    >>> weighted(words, np.array([1, 2]), 2).toarray().round(2).tolist()
+    [[0.8100000023841858, 0.5799999833106995], [0.0, 1.0]]
+    """
+    rarity = (np.log((1 + total) / (1 + texts)) + 1).astype(words.dtype)
+    values = rarity[words.indices]
+    squares = np.bincount(_row_of(words), values.astype(np.float64) ** 2, minlength=words.shape[0])
+    lengths = np.sqrt(np.maximum(squares, 1e-12)).astype(words.dtype)
+    return sparse.csr_array((values / lengths[_row_of(words)], words.indices, words.indptr), shape=words.shape)
+
+
+def reduced(matrix: sparse.csr_array, width: int = _WIDTH) -> Vectors:
+    """Rows as short vectors with nearly the same angles: a truncated singular value decomposition.
+
+    Source: Halko, Martinsson and Tropp, Finding Structure with Randomness, SIAM Review 2011. The draw is always the
+    same. Where there are no more rows or columns than the width, nothing is lost.
+    """
+    rows, columns = matrix.shape
+    if columns <= width:
+        return matrix.toarray()
+    sample = np.random.default_rng(0).standard_normal((columns, min(width + _SPARE, rows, columns)), matrix.dtype)
+    basis = matrix @ sample
+    for _ in range(_ROUNDS):
+        basis, _ = np.linalg.qr(basis)
+        basis, _ = np.linalg.qr(matrix.T @ basis)
+        basis = matrix @ basis
+    basis, _ = np.linalg.qr(basis)
+    short = matrix.T @ basis
+    turn, squares, _ = np.linalg.svd(short.T @ short)
+    return np.ascontiguousarray((basis @ turn)[:, :width] * np.sqrt(squares[:width]))
+
+
+def unit(vectors: NDArray[np.floating]) -> Vectors:
+    """Vectors of length one; those that are nothing but rounding become zero."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.ascontiguousarray(vectors / np.where(lengths > 1e-6, lengths, np.inf).astype(vectors.dtype))
+
+
+def nearest(
+    vectors: Vectors,
+    among: Vectors,
+    number: int,
+    *,
+    itself: int | None = None,
+    ranks: NDArray[np.int64] | None = None,
+) -> tuple[NDArray[np.int64], Vectors]:
+    """The nearest of some vectors to each vector: their rows, in no order, and the cosines.
+
+    Parameters
+    ----------
+    vectors, among
+        Of length one.
+    number
+        How many; fewer where there are not so many.
+    itself
+        The row of the first of ``vectors`` in ``among``, if they stand there in the same order: none is near to itself.
+    ranks
+        A number for each of ``among``, from 0 up: of the equally near, the lower are taken. Unless given, any are.
+
+    Examples
+    --------
+    >>> rows, cosines = nearest(np.eye(2, dtype=np.float32), np.eye(2, dtype=np.float32)[::-1].copy(), 1)
+    >>> rows.tolist(), cosines.tolist()
+    ([[1], [0]], [[1.0], [1.0]])
+    """
+    number = min(number, len(among) - (itself is not None))
+    number = max(number, 0)
+    rows, cosines = np.zeros((len(vectors), number), np.int64), np.zeros((len(vectors), number), vectors.dtype)
+    if number < 1:
+        return rows, cosines
+    for part in _blocks(len(vectors), len(among), vectors.dtype):
+        like = vectors[part] @ among.T
+        if itself is not None:
+            like[np.arange(len(like)), itself + np.arange(part.start, part.stop)] = -np.inf
+        rows[part], cosines[part] = _largest(like, number, ranks)
+    return rows, cosines
+
+
+def nearest_by_words(rows: sparse.csr_array, number: int, ranks: NDArray[np.int64] | None = None) -> sparse.csr_array:
+    """For each row the nearest of the others, as a matrix of ones; only such with a word in common.
+
+    Parameters
+    ----------
+    rows
+        Of words, of length one.
+    number
+        How many; fewer where there are not so many.
+    ranks
+        See `nearest`.
+
+    Examples
+    --------
+    >>> nearest_by_words(sparse.csr_array(np.array([[1, 0], [0.6, 0.8], [0, 1], [0, 0]])), 1).toarray().tolist()
+    [[0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]
+    """
+    n = rows.shape[0]
+    number = min(number, n - 1)
+    found: list[NDArray[np.int64]] = []
+    if number > 0:
+        columns = sparse.csc_array(rows.T)
+        for part in _blocks(n, n, rows.dtype):
+            like = (rows[part] @ columns).toarray()
+            like[np.arange(len(like)), np.arange(part.start, part.stop)] = 0
+            near, cosines = _largest(like, number, ranks)
+            found.append(np.where(cosines > 0, near, -1))
+    chosen = np.concatenate(found) if found else np.zeros((n, 0), np.int64)
+    there = chosen >= 0
+    indptr = np.concatenate([[0], np.cumsum(there.sum(1))])
+    near_to = sparse.csr_array((np.ones(int(there.sum())), chosen[there], indptr), shape=(n, n))
+    near_to.sort_indices()
+    return near_to
+
+
+def _largest(
+    values: NDArray[np.floating], number: int, ranks: NDArray[np.int64] | None
+) -> tuple[NDArray[np.int64], NDArray[np.floating]]:
+    ranked = values
+    if ranks is not None:
+        ranked = values - (ranks * (_TIE[values.dtype] / len(ranks))).astype(values.dtype)
+    rows = np.argpartition(ranked, -number, axis=1)[:, -number:]
+    return rows, np.take_along_axis(values, rows, 1)
+
+
+def _blocks(rows: int, columns: int, dtype: np.dtype[Any]) -> list[slice]:
+    size = max(1, _BLOCK // max(columns * dtype.itemsize, 1))
+    return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
+
+
+def _row_of(matrix: sparse.csr_array) -> NDArray[np.int64]:
+    """The row of each entry."""
+    return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))

@@ -1,0 +1,487 @@
+"""Comparing detectors of unseen classes on some graphs: one training for each loss, any number of judgements.
+
+::
+
+    COMPARED/
+      results.jsonl                       one line for each graph, detector and seed, added to by each command
+      recordings/GRAPH/LOSS/seed-0/       a training on record, which detectors to come are judged by, too
+      compared.md, .tex, .csv, .json      the last comparison as a table, and all of it
+      tasks-GRAPH.svg, .png               task by task
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evergraph import __version__
+from evergraph.decisions import evaluate
+from evergraph.describe import described
+from evergraph.errors import EvergraphError, InputError
+from evergraph.experiments.configuration import Configuration
+from evergraph.experiments.contestants import Contestant
+from evergraph.experiments.grid import _executor, _threads
+from evergraph.experiments.lifelong import graph_of, name_of
+from evergraph.experiments.recording import Judged, OnTask, Recording, record, replay_all
+from evergraph.experiments.run import NUMERICS_VERSION
+from evergraph.files import only_one, replace_synced
+from evergraph.graph.evolving import EvolvingGraph
+from evergraph.metrics import Confusion, Summary, TaskScores, aupr, auroc, fpr_at_95, oracle_mcc, over_seeds, summarise
+
+__all__ = ["FIGURES", "CompareState", "Comparison", "Judgement", "OnCompared", "compare", "judge"]
+
+log = logging.getLogger(__name__)
+
+RESULTS = "results.jsonl"
+RECORDINGS = "recordings"
+
+FIGURES: dict[str, str] = {
+    "mcc": "rejected against unseen, all tasks together",
+    "mcc_per_task": "mean over tasks",
+    "open_f1": "macro F1 of the decisions, 'unseen' being a class; mean over tasks",
+    "auroc": "how well scores tell unseen from known classes, all tasks together",
+    "auroc_per_task": "mean over tasks",
+    "aupr": "average precision, all tasks together",
+    "aupr_per_task": "mean over tasks",
+    "fpr95": "false alarms where 95 % of the unseen are found, all tasks together",
+    "fpr95_per_task": "mean over tasks",
+    "oracle_mcc": "MCC of the best single line for all tasks, which nobody can know",
+    "oracle_mcc_per_task": "that of the best line of each task; mean over tasks",
+    "false_alarm_rate": "share of the known that is rejected, all tasks together",
+    "flagged": "share of all that is rejected, all tasks together",
+    "unseen": "share of all that is unseen, all tasks together",
+    "id_accuracy": "of the best known class, where the learner knows the class; mean over tasks",
+    "seconds_detector": "to look back, fit, score and reject; what detectors share counts for the first of them",
+    "seconds_training": "with rehearsals, where the detector asks for them",
+}
+"""All figures and what they mean."""
+
+_IDENTITY = ("graph", "fingerprint", "detector", "settings", "seed", "configuration", "numerics_version")
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What became of a detector on a graph under a seed.
+
+    Parameters
+    ----------
+    graph, detector, seed
+        Which, by name.
+    figures
+        See `FIGURES`; NaN where one is undefined.
+    tasks
+        For each task its time, all of `TaskScores` fit for JSON, and the detector's ``seconds``.
+    about
+        Of what: ``fingerprint``, ``settings`` (of the detector), ``configuration`` (of the training), and versions.
+    """
+
+    graph: str
+    detector: str
+    seed: int
+    figures: Mapping[str, float]
+    tasks: tuple[Mapping[str, Any], ...]
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Fit for JSON: None for NaN."""
+        return {
+            "graph": self.graph,
+            "detector": self.detector,
+            "seed": self.seed,
+            **self.about,
+            "figures": {name: _or_none(value) for name, value in self.figures.items()},
+            "tasks": [dict(task) for task in self.tasks],
+        }
+
+
+@dataclass(frozen=True)
+class CompareState:
+    """How far a comparison is.
+
+    Parameters
+    ----------
+    total, done
+        Number of trainings, and of how many all detectors are judged.
+    errors
+        What was wrong with those that came to nothing.
+    doing
+        What was finished last, or is under way.
+    """
+
+    total: int
+    done: int = 0
+    errors: tuple[str, ...] = ()
+    doing: str = ""
+
+
+OnCompared = Callable[[CompareState], object]
+"""Called at the start, after each training and, where there is but one process, after each of its tasks."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What came of a comparison.
+
+    Parameters
+    ----------
+    graphs
+        Their paths by name.
+    contestants, seeds
+        Who took part, and how often.
+    configuration
+        How they were trained; its detector is of no account.
+    judgements
+        All that came to an end.
+    errors
+        What was wrong with the others.
+    """
+
+    graphs: Mapping[str, str]
+    contestants: tuple[Contestant, ...]
+    seeds: tuple[int, ...]
+    configuration: Configuration
+    judgements: tuple[Judgement, ...]
+    errors: tuple[str, ...] = ()
+
+    def of(self, graph: str, detector: str) -> list[Judgement]:
+        """The judgements of a detector on a graph, in the order of the seeds."""
+        found = [one for one in self.judgements if one.graph == graph and one.detector == detector]
+        return sorted(found, key=lambda one: self.seeds.index(one.seed))
+
+    def summary(self, graph: str, detector: str) -> dict[str, Summary]:
+        """Each figure over the seeds; nothing where there is no judgement."""
+        found = self.of(graph, detector)
+        return {name: _summary([one.figures[name] for one in found]) for name in FIGURES} if found else {}
+
+    def over_graphs(self, detector: str) -> dict[str, Summary]:
+        """Each figure as its mean over graphs in each seed, and then over seeds; nothing unless all of them are there.
+
+        Graphs where a figure is undefined are left out of it.
+        """
+        found = [self.of(graph, detector) for graph in self.graphs]
+        if any(len(judgements) < len(self.seeds) for judgements in found):
+            return {}
+        return {
+            name: _summary([_mean([one.figures[name] for one in each]) for each in zip(*found, strict=True)])
+            for name in FIGURES
+        }
+
+    def by_task(self, graph: str, detector: str) -> list[dict[str, Any]]:
+        """For each task its time, and over the seeds ``mcc``, ``flagged`` and ``unseen``.
+
+        MCC is None where there is nothing to find.
+        """
+        return [_task_summary(tasks) for tasks in zip(*(one.tasks for one in self.of(graph, detector)), strict=True)]
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it, fit for JSON."""
+        pairs = [(graph, one.name) for graph in self.graphs for one in self.contestants]
+        return {
+            "graphs": dict(self.graphs),
+            "detectors": {one.name: _settings(one) for one in self.contestants},
+            "seeds": list(self.seeds),
+            "configuration": _training(self.configuration),
+            "figures": dict(FIGURES),
+            "results": [
+                {"graph": graph, "detector": name, **self.summary(graph, name), "tasks": self.by_task(graph, name)}
+                for graph, name in pairs
+                if self.of(graph, name)
+            ],
+            "mean_over_graphs": [
+                {"detector": one.name, **found} for one in self.contestants if (found := self.over_graphs(one.name))
+            ],
+            "errors": list(self.errors),
+            "evergraph": __version__,
+            "numerics_version": NUMERICS_VERSION,
+        }
+
+
+# --- comparing -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One training, and all whom it is for."""
+
+    path: str
+    configuration: Configuration
+    seed: int
+    contestants: tuple[Contestant, ...]
+    out: Path
+
+    @property
+    def graph(self) -> str:
+        return name_of(self.path)
+
+    @property
+    def loss(self) -> str:
+        return str(described(self.configuration.detector)["name"])
+
+    @property
+    def words(self) -> str:
+        return f"{self.graph}, loss of {self.loss}, seed {self.seed}"
+
+
+def compare(
+    graphs: Sequence[str],
+    contestants: Sequence[Contestant],
+    configuration: Configuration,
+    seeds: Sequence[int] = (0,),
+    *,
+    out: str | Path,
+    jobs: int = 1,
+    on_done: OnCompared | None = None,
+) -> Comparison:
+    """Judge detectors on graphs, under each seed.
+
+    Trainings are recorded under ``out``, and those that are there are not made again. Detectors are judged anew each
+    time. What is finished is on disk at once.
+
+    Parameters
+    ----------
+    graphs
+        Graph folders, or names of graphs that need none.
+    contestants
+        Whom to compare.
+    configuration
+        How to train. Its detector is of no account: each contestant has its own.
+    seeds
+        Of the learners and, with a label rate below 1, of the draws of labels.
+    out
+        Folder that keeps recordings and results.
+    jobs
+        Number of processes, each of one thread.
+    on_done
+        Whom to tell how far it is.
+    """
+    out, seeds = Path(out), tuple(dict.fromkeys(seeds))
+    if jobs < 1:
+        raise InputError(f"jobs is {jobs}", fix="give a whole number from 1 up")
+    if not seeds or not contestants or not graphs:
+        raise InputError("there is nothing to compare", fix="give at least one graph, one detector and one seed")
+    if out.exists() and not out.is_dir():
+        raise InputError("this is a file, not a folder", file=out, fix="choose another folder")
+    named = _by_name(graphs)
+    for path in named.values():
+        next(configuration.tasks(graph_of(path)[0]))  # which looks at the settings, before anything is written
+    losses = list(dict.fromkeys(one.trained_with for one in contestants))
+    todo = [
+        _Job(path, replace(configuration, detector=loss), seed, _trained_with(loss, contestants), out)
+        for path in named.values()
+        for seed in seeds
+        for loss in losses
+    ]
+    found, errors = _run_all(todo, out, jobs, on_done)
+    return Comparison(named, tuple(contestants), seeds, configuration, tuple(found), tuple(errors))
+
+
+def _by_name(paths: Sequence[str]) -> dict[str, str]:
+    named: dict[str, str] = {}
+    for path in dict.fromkeys(paths):
+        before = named.setdefault(name_of(path), path)
+        if graph_of(before)[1] != graph_of(path)[1]:
+            raise InputError(f"two different graphs are named {name_of(path)}", fix="rename the folder of one of them")
+    return named
+
+
+def _trained_with(loss: Any, contestants: Sequence[Contestant]) -> tuple[Contestant, ...]:
+    return tuple(one for one in contestants if one.trained_with == loss)
+
+
+def _run_all(
+    todo: Sequence[_Job], out: Path, jobs: int, on_done: OnCompared | None
+) -> tuple[list[Judgement], list[str]]:
+    """The judgements of all jobs, each kept as it comes, and what was wrong with the others."""
+    tell = on_done or (lambda _: None)
+    found: list[Judgement] = []
+    errors: list[str] = []
+    queue, running = list(reversed(todo)), dict[Future[list[Judgement] | str], _Job]()
+    jobs = min(jobs, len(todo))
+    tell(CompareState(len(todo)))
+    with _executor(None, jobs) as pool:
+        done = 0
+        while queue or running:
+            while queue and len(running) < jobs:
+                job = queue.pop()
+                state = CompareState(len(todo), done, tuple(errors), job.words)
+                on_task = _teller(tell, state) if jobs == 1 else None  # what others do is not heard of here
+                running[pool.submit(_work, job, on_task)] = job
+            finished, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in finished:
+                job = running.pop(future)
+                judged = future.result()
+                if isinstance(judged, str):
+                    errors.append(f"{job.words}: {judged}")
+                    log.warning("%s", errors[-1])
+                else:
+                    _keep(out, judged)
+                    found += judged
+                done += 1
+                tell(CompareState(len(todo), done, tuple(errors), job.words))
+    return found, errors
+
+
+def _teller(tell: OnCompared, state: CompareState) -> OnTask:
+    def on_task(task: int, tasks: int, step: int, steps: int) -> None:
+        if step == steps:
+            tell(replace(state, doing=f"{state.doing}, task {task + 1} of {tasks}"))
+
+    return on_task
+
+
+def _work(job: _Job, on_task: OnTask | None = None) -> list[Judgement] | str:
+    """Record a training, unless it is there, and judge all whom it is for; or what went wrong, in words."""
+    try:
+        return _judgements(job, on_task)
+    except EvergraphError as error:  # which loses its parts on the way between processes
+        return str(error)
+
+
+def _judgements(job: _Job, on_task: OnTask | None) -> list[Judgement]:
+    graph, print_ = graph_of(job.path)
+    with _threads(1):
+        folder = job.out / RECORDINGS / job.graph / job.loss / f"seed-{job.seed}"
+        recording = record(job.configuration, graph, job.seed, folder, on_progress=on_task)
+        replayed = replay_all(recording, graph, [one.detector for one in job.contestants])
+    found = []
+    for one, judged in zip(job.contestants, replayed, strict=True):
+        figures, tasks = judge(recording, graph, one, judged)
+        about = {
+            "fingerprint": print_,
+            "settings": _settings(one),
+            "configuration": recording.identity["configuration"],
+            "numerics_version": NUMERICS_VERSION,
+            "evergraph": __version__,
+        }
+        found.append(Judgement(job.graph, one.name, job.seed, figures, tasks, about))
+    return found
+
+
+def judge(
+    recording: Recording, graph: EvolvingGraph, contestant: Contestant, judged: Sequence[Judged]
+) -> tuple[dict[str, float], tuple[dict[str, Any], ...]]:
+    """All figures of a contestant (see `FIGURES`), and those of each task.
+
+    Parameters
+    ----------
+    recording, graph
+        What was recorded.
+    contestant, judged
+        Who was judged, and what came of it; see `replay_all`.
+    """
+    scores: list[TaskScores] = []
+    tasks: list[dict[str, Any]] = []
+    of_all: list[tuple[Any, Any]] = []
+    for one in judged:
+        task = recording.task(graph, one.decisions.time)
+        scores.append(evaluate(task, one.decisions))
+        tasks.append({"time": graph.axis.value(task.time), **scores[-1].as_dict(), "seconds": one.seconds})
+        truth, known = task.truth, set(one.decisions.known)
+        labelled = np.array([name is not None for name in truth], bool)
+        of_all.append((one.decisions.score[labelled], np.array([name not in known for name in truth[labelled]], bool)))
+    score, unseen = (np.concatenate(parts) for parts in zip(*of_all, strict=True))
+    means = {name: found["mean"] for name, found in summarise({0: scores}).items()}
+    confusion = sum((one.confusion for one in scores), Confusion())
+    number = len(unseen) or math.nan
+    figures = {
+        "mcc": confusion.mcc,
+        "auroc": auroc(score, unseen),
+        "aupr": aupr(score, unseen),
+        "fpr95": fpr_at_95(score, unseen),
+        "oracle_mcc": oracle_mcc(score, unseen),
+        "false_alarm_rate": confusion.false_alarm_rate,
+        "flagged": (confusion.tp + confusion.fp) / number,
+        "unseen": (confusion.tp + confusion.fn) / number,
+        "seconds_detector": sum(one.seconds for one in judged),
+        "seconds_training": recording.training_seconds(contestant.detector),
+        **{name: _or_nan(means[name]) for name in ("mcc_per_task", "open_f1", "id_accuracy")},
+        **{f"{name}_per_task": _or_nan(means[name]) for name in ("auroc", "aupr", "fpr95", "oracle_mcc")},
+    }
+    return {name: figures[name] for name in FIGURES}, tuple(tasks)
+
+
+def _settings(one: Contestant) -> str:
+    return repr(one.detector)
+
+
+def _training(configuration: Configuration) -> dict[str, Any]:
+    """How all were trained, whatever the loss."""
+    names = ("model", "history", "restart", "steps", "lr", "weight_decay", "first", "label_rate", "mode", "text")
+    return {name: described(getattr(configuration, name)) for name in names}
+
+
+# --- results on disk -------------------------------------------------------------------------------------------------
+
+
+def _keep(out: Path, judged: Sequence[Judgement]) -> None:
+    """Add lines to those of earlier commands, in place of those of the same detectors on the same trainings."""
+    path = out / RESULTS
+    try:
+        with only_one(out / f".{RESULTS}.lock"):  # for another command may be adding its own
+            lines = {_key(line): line for line in _read(path)}
+            lines |= {_key(line): line for line in (one.as_dict() for one in judged)}
+            text = "".join(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n" for line in lines.values())
+            replace_synced(path, text.encode())
+    except OSError as error:
+        raise EvergraphError(
+            f"{path}: the results could not be kept ({error.strerror or error}). The recordings are not lost: make "
+            "room, or change permissions, and run the same command again."
+        ) from error
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    found = []
+    for number, line in enumerate(path.read_bytes().splitlines() if path.exists() else [], start=1):
+        try:
+            entry = json.loads(line)
+            _key(entry)
+            found.append(entry)
+        except (ValueError, LookupError, TypeError):
+            log.warning("%s, line %d: this is no result of a comparison; it is left out.", path, number)
+    return found
+
+
+def _key(line: Mapping[str, Any]) -> str:
+    return json.dumps([line[name] for name in _IDENTITY], sort_keys=True)
+
+
+# --- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def _task_summary(tasks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One task under several seeds."""
+    confusions = [TaskScores.from_dict(task).confusion for task in tasks]
+    numbers = [one.tp + one.tn + one.fp + one.fn or math.nan for one in confusions]
+    return {
+        "time": tasks[0]["time"],
+        "mcc": _summary([one.mcc if one.tp + one.fn else math.nan for one in confusions]),
+        "flagged": _summary([(one.tp + one.fp) / n for one, n in zip(confusions, numbers, strict=True)]),
+        "unseen": _summary([(one.tp + one.fn) / n for one, n in zip(confusions, numbers, strict=True)]),
+    }
+
+
+def _summary(per_seed: Sequence[float]) -> Summary:
+    interval = over_seeds(per_seed)
+    return Summary(
+        mean=_or_none(interval.mean), ci95=_or_none(interval.half), per_seed=[_or_none(value) for value in per_seed]
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return over_seeds(values).mean
+
+
+def _or_none(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else value
