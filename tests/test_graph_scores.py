@@ -216,7 +216,7 @@ def remote(world: World, outputs: Outputs) -> list[float]:
         -mean(sorted(like[v.name, name] for name in known)[-5:]) if like[v.name, v.name] > 0 else None
         for v in world.new
     ]
-    others = mean(x for x in found if x is not None)
+    others = mean([x for x in found if x is not None])
     return [others if x is None else x for x in found]
 
 
