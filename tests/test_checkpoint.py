@@ -15,7 +15,8 @@ import torch
 from evergraph import EvergraphError, InputError, LifelongLearner, tasks
 from evergraph.checkpoint import MANIFEST
 from evergraph.datasets import synthetic
-from evergraph.detect import DOC, GDOC
+from evergraph.detect import DOC, GDOC, AutoDetector, PostHoc
+from evergraph.detect.scores import Energy, Relative
 from evergraph.errors import DamagedLearnerError
 from evergraph.nn import GAT, SGC, GraphSAGE, GraphSAINT, JKNet, Model
 from evergraph.sealed import seal
@@ -38,6 +39,8 @@ def trained(model: Model | None = None, detector: Any = None, upto: int = 1, **s
         (GraphSAGE(hidden=4), GDOC(0.6, alpha=2.0)),
         (GAT(hidden=2, heads=2, out_heads=2), DOC()),
         (SGC(), None),
+        (GraphSAGE(hidden=4), AutoDetector()),
+        (SGC(), PostHoc(Relative(Energy()))),
         (GraphSAINT(JKNet(hidden=4), sampler="node", size=50), None),
     ],
     ids=lambda value: type(value).__name__,

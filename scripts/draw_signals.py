@@ -1,0 +1,79 @@
+"""Draw what the signals of `AutoDetector` say of one slice: of vertices whose class is known, and of those it is not.
+
+Usage: ``python scripts/draw_signals.py GRAPH TIME docs/assets/signals [--first TIME]`` (writes .svg and .png)
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+import evergraph
+from evergraph import LifelongLearner, Task
+from evergraph.detect import AutoDetector
+from evergraph.detect.auto import SIGNALS
+from evergraph.detect.scores import Smoothed, Together
+from evergraph.detect.scores.base import inner_state
+from evergraph.presentation import COLOURS, figure, legend_below, save
+
+NAMES = ("energy for its class", "bursting words", "surplus of words", "remote", "crowding", "misfit")
+
+
+def main() -> None:
+    """Run up to the slice, and draw."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("graph", help="a graph folder, or metamath")
+    parser.add_argument("time", type=int, help="time of the slice")
+    parser.add_argument("out", type=Path, help="the picture, without its ending")
+    parser.add_argument("--first", type=int, help="time of the first task")
+    given = parser.parse_args()
+    learner = LifelongLearner(detector=AutoDetector())
+    for task in evergraph.tasks(evergraph.load(given.graph), first=given.first):
+        learner.adapt(task)
+        if task.time == given.time:
+            break
+    draw(learner, task, given.out, "python " + " ".join(sys.argv))
+
+
+def draw(learner: LifelongLearner, task: Task, out: Path, command: str) -> None:
+    """One panel a signal, one for all of them together, one for these smoothed, with the line."""
+    unseen = np.array([name is not None and name not in learner.classes_ for name in task.truth])
+    found, line = values_of(learner, task)
+    with figure(2, 4, height=1.7) as (picture, axes):
+        titles = (*NAMES, "all six together", "smoothed over kin")
+        for panel, title, values in zip(axes.ravel(), titles, found, strict=True):
+            edges = np.linspace(values.min(), values.max(), 40)
+            for which, label, colour in ((~unseen, "known class", COLOURS[0]), (unseen, "unseen class", COLOURS[1])):
+                panel.hist(values[which], edges, density=True, alpha=0.55, color=colour, label=label)
+            panel.set_title(title)
+            panel.set_yticks([])
+        axes[-1, -1].axvline(line, color="black", linewidth=1, linestyle="--", label="the line")
+        legend_below(picture)
+    label = task.graph.axis.label(task.time)
+    note = (
+        f"{command}\n{label}: {unseen.sum():,} of {len(unseen):,} vertices are of classes that the model does not know."
+    )
+    for path in save(picture, out, note):
+        print(path)
+
+
+def values_of(learner: LifelongLearner, task: Task) -> tuple[list[NDArray[np.float64]], float]:
+    """What each panel shows, in deviations from the known-class vertices of the past; and where the line is."""
+    outputs, state = learner.outputs(task), learner.detector_state_
+    inner = inner_state(state, "score")
+    found = []
+    for number, signal in enumerate(SIGNALS):
+        own = {f"0/{name}": value for name, value in inner_state(inner, str(number)).items()}
+        own |= {name: inner[name][:, [number]] for name in ("past.means", "past.variances")}
+        found.append(Together((signal,)).of(outputs, own).numpy())
+    smoothed = Smoothed(Together(SIGNALS)).of(outputs, state).numpy()
+    line = float((smoothed - AutoDetector().score(outputs, state).numpy())[0])
+    return [*found, Together(SIGNALS).of(outputs, inner).numpy(), smoothed], line
+
+
+if __name__ == "__main__":
+    main()
