@@ -1,6 +1,6 @@
 """Draw what the signals of `AutoDetector` say of one slice: of vertices whose class is known, and of those it is not.
 
-Usage: ``python scripts/draw_signals.py GRAPH TIME docs/assets/signals [--first TIME]`` (writes .svg and .png)
+Usage: ``python scripts/draw_signals.py GRAPH TIME docs/assets/unseen/signals [--first TIME]`` (writes .svg and .png)
 """
 
 from __future__ import annotations
@@ -66,13 +66,14 @@ def values_of(learner: LifelongLearner, task: Task) -> tuple[list[NDArray[np.flo
     outputs, state = learner.outputs(task), learner.detector_state_
     inner = inner_state(state, "score")
     found = []
-    for number, signal in enumerate(SIGNALS):
+    for number, signal in enumerate(SIGNALS.values()):
         own = {f"0/{name}": value for name, value in inner_state(inner, str(number)).items()}
-        own |= {name: inner[name][:, [number]] for name in ("past.means", "past.variances")}
+        own |= {name: value[:, [number]] for name, value in inner.items() if "/" not in name}
         found.append(Together((signal,)).of(outputs, own).numpy())
-    smoothed = Smoothed(Together(SIGNALS)).of(outputs, state).numpy()
+    together = Together(tuple(SIGNALS.values()))
+    smoothed = Smoothed(together).of(outputs, state).numpy()
     line = float((smoothed - AutoDetector().score(outputs, state).numpy())[0])
-    return [*found, Together(SIGNALS).of(outputs, inner).numpy(), smoothed], line
+    return [*found, together.of(outputs, inner).numpy(), smoothed], line
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from evergraph.datasets import synthetic
 from evergraph.detect import DOC, GDOC, Softmax
 from evergraph.detect.auto import AutoDetector
 from evergraph.detect.post_hoc import PostHoc
-from evergraph.detect.scores import SCORES, Energy, Relative
+from evergraph.detect.scores import OF_OUTPUTS, SCORES, Energy, Relative
 from evergraph.detect.thresholds import THRESHOLDS, BackTest, Budget, Conformal, Fixed
 from evergraph.experiments import compare as module
 from evergraph.experiments.compare import FIGURES, Comparison, compare
@@ -88,7 +88,7 @@ def test_names_call_detectors_and_the_loss_that_they_are_trained_with() -> None:
 def test_every_score_goes_with_every_threshold() -> None:
     for score in SCORES:
         for rule in THRESHOLDS:
-            for prefix in ("", "relative-"):
+            for prefix in ("", "relative-") if score in OF_OUTPUTS else ("",):
                 found: Any = contestant(f"{prefix}{score}/{rule}").detector
                 assert type(found.threshold) is THRESHOLDS[rule]
                 assert type(found.by.score if prefix else found.by) is SCORES[score]
@@ -103,9 +103,14 @@ def test_names_are_given_with_commas_and_count_once() -> None:
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("enrgy", r"there is no detector 'enrgy', but 'energy'.*choose from none, auto, doc, gdoc, msp, max_logit"),
+        (
+            "enrgy",
+            r"there is no detector 'enrgy', but 'energy'.*choose from none, auto, auto-without-PART, doc, gdoc, msp",
+        ),
         ("relative-mps", "there is no detector 'relative-mps', but 'relative-msp'"),
         ("qqqqqq", "there is no detector 'qqqqqq'. To fix it: choose from"),
+        ("relative-misfit", "'relative-misfit' would be misfit itself, which looks at the graph.*write misfit"),
+        ("auto-without-enrgy", "there is no part 'enrgy' of auto, but 'energy'.*choose from energy, bursting"),
         ("relative-", "there is no detector 'relative-'"),
         (
             "energy/quantle",
@@ -231,7 +236,9 @@ def test_lines_are_added_to_and_replaced_but_never_lost(
         file.write('{"graph": "half a li')
     monkeypatch.setattr("evergraph.experiments.recording._live", None)  # no training is needed any more
     compare(graphs[:1], contestants("energy,none"), SMALL, out=tmp_path)
-    assert [(line["detector"], line["seed"]) for line in lines_of(tmp_path)] == [("none", 0), ("energy", 0)]
+    kept = (tmp_path / "results.jsonl").read_text().splitlines()
+    assert kept[1] == '{"graph": "half a li'
+    assert [json.loads(line)["detector"] for line in (kept[0], kept[2])] == ["none", "energy"]
     assert "line 2: this is no result of a comparison" in caplog.text
 
 

@@ -17,7 +17,7 @@ DETECTORS: list[Detector] = [
     GDOC(0.6, alpha=2.0),
     AutoDetector(most=0.2),
     PostHoc(Relative(Energy(2.0), weight=3), Budget(7)),
-    PostHoc(Smoothed(Together(SIGNALS), weight=0.5, rounds=2), BackTest(0.2, 30, 0.4)),
+    PostHoc(Smoothed(Together(tuple(SIGNALS.values())), weight=0.5, rounds=2), BackTest(0.2, 30, 0.4)),
     *(PostHoc(kind()) for kind in SCORES.values()),
     *(PostHoc(Energy(), kind()) for kind in THRESHOLDS.values()),
 ]

@@ -210,14 +210,19 @@ def cosines(world: World) -> dict[tuple[str, str], float]:
     }
 
 
+def or_mean(values: list[float | None]) -> list[float]:
+    """With the mean of the others for those of whom nothing is to be seen."""
+    others = mean([x for x in values if x is not None])
+    return [others if x is None else x for x in values]
+
+
 def remote(world: World, outputs: Outputs) -> list[float]:
     like, known = cosines(world), [v.name for v in world.older if v.label in CLASSES]
-    found = [
-        -mean(sorted(like[v.name, name] for name in known)[-5:]) if like[v.name, v.name] > 0 else None
-        for v in world.new
-    ]
-    others = mean([x for x in found if x is not None])
-    return [others if x is None else x for x in found]
+    found = []
+    for v in world.new:
+        nearest = sorted(like[v.name, name] for name in known)[-5:]
+        found.append(-mean(nearest) if like[v.name, v.name] > 0 else None)
+    return or_mean(found)
 
 
 def crowding(world: World, outputs: Outputs) -> list[float]:
@@ -228,8 +233,9 @@ def crowding(world: World, outputs: Outputs) -> list[float]:
         others = [name for name in (u.name for u in world.window) if name != v.name]
         others.sort(key=lambda name, v=v: (-round(like[v.name, name], 8), zlib.crc32(name.encode()), name))
         near = sum(name in late for name in others[:40])
-        found.append((near - 40 * share) / math.sqrt(40 * share * (1 - share)))
-    return found
+        about_something = like[v.name, v.name] > 0
+        found.append((near - 40 * share) / math.sqrt(40 * share * (1 - share)) if about_something else None)
+    return or_mean(found)
 
 
 SLOW: dict[Score, Callable[[World, Outputs], list[float]]] = {
@@ -388,7 +394,7 @@ def test_levels_of_several_slices_are_those_of_numpy() -> None:
     """Each slice counts alike; within it only vertices of known classes whose labels have come."""
     scores = (Given(), Bursting(), NewNeighbours(), MaxLogit())
     both, state = Together(scores), {}
-    means, variances = [], []
+    means, variances, unseen = [], [], []
     for seed in range(4):
         world = a_world(seed)
         outputs = with_values(world, seed)
@@ -398,16 +404,36 @@ def test_levels_of_several_slices_are_those_of_numpy() -> None:
             expected = np.clip((raw - raw.mean(0)) / raw.std(0), -4, 4).mean(1)
             np.testing.assert_allclose(both.of(outputs, state), expected, atol=1e-12)
         known = raw[targets.numpy() >= 0]
+        unseen.append(raw[targets.numpy() == -1])
         means.append(known.mean(0))
         variances.append(known.var(0))
         state = {**state, **both.look_back(outputs, targets, state)}
         spread = np.sqrt(np.mean(variances, 0) + np.var(means, 0))
-        expected = np.clip((raw - np.mean(means, 0)) / spread, -4, 4).mean(1)
+        met = np.concatenate(unseen)
+        showed = (met.mean(0) - np.mean(means, 0)) / spread
+        weights = np.maximum((len(met) * showed + 300 * 0.7) / (len(met) + 300), 0)
+        expected = np.clip((raw - np.mean(means, 0)) / spread, -4, 4) @ weights / weights.sum()
         np.testing.assert_allclose(both.of(outputs, state), expected, atol=1e-12)
     np.testing.assert_allclose(state["past.means"], means)
     np.testing.assert_allclose(state["past.variances"], variances)
     far = replace(outputs, hidden=torch.full_like(outputs.logits, 1e9))
     assert (both.of(far, state) <= 4).all()
+
+
+def test_a_score_that_misled_counts_less_the_more_unseen_vertices_showed_it() -> None:
+    outputs = with_values(a_world())
+    assert outputs.hidden is not None
+    other = replace(outputs, logits=outputs.hidden[:, :1].repeat(1, outputs.logits.shape[1]))
+    unseen = outputs.hidden[:, 0] > outputs.hidden[:, 0].median()
+    targets = torch.where(unseen, -1, 0)
+    both = Together((Given(), MaxLogit()), weight=100)  # the first tells them apart, the second the wrong way round
+    own = Together((Given(),))
+    state: dict[str, Tensor] = {}
+    apart = []
+    for _ in range(3):
+        state |= both.look_back(other, targets, state)
+        apart.append(float((both.of(other, state) - own.of(other, own.look_back(other, targets, {}))).abs().mean()))
+    assert apart[0] > apart[1] >= apart[2]
 
 
 def test_a_slice_that_is_stranger_than_ever_scores_high_as_a_whole() -> None:
@@ -427,6 +453,27 @@ def test_slices_without_known_vertices_teach_no_level() -> None:
     one = score.look_back(outputs, torch.tensor([0] + [-1] * (len(outputs) - 1)), {})
     assert one["past.variances"].tolist() == [[0, 0]]
     assert score.of(outputs, one).tolist() == [0] * len(outputs)  # nothing is known of how far apart vertices are
+
+
+def test_a_slice_with_nothing_to_see_raises_no_alarm_and_teaches_nothing() -> None:
+    world = a_world()
+    outputs = with_values(world)
+    targets = torch.zeros(len(outputs), dtype=torch.int64)
+    score = Together((Given(), Remote()))
+    state = score.look_back(outputs, targets, {})
+    blind = replace(outputs, sight=None)
+    assert (Remote().of(blind, {}) == 0).all()
+    assert float(Remote().of(outputs, {}).mean()) < -0.2  # so 0 would be far out
+    np.testing.assert_allclose(score.of(blind, state), Together((Given(),)).of(blind, inner(state, 0)) / 2, atol=1e-12)
+    again = {**state, **score.look_back(blind, targets, state)}
+    np.testing.assert_allclose(score.of(outputs, again), score.of(outputs, state), atol=1e-12)
+    later = {**again, **score.look_back(outputs, targets, again)}
+    assert not score.of(outputs, later).isnan().any()
+
+
+def inner(state: State, column: int) -> dict[str, Tensor]:
+    """The state of one score alone."""
+    return {name: value[:, [column]] for name, value in state.items()}
 
 
 def test_what_says_nothing_takes_no_part_but_counts_for_nought() -> None:
@@ -457,7 +504,9 @@ def test_bad_arguments_are_refused(make: Callable[[], object]) -> None:
 
 def test_scores_of_scores_are_values() -> None:
     assert Together([Energy(), Bursting()]) == Together((Energy(), Bursting()))  # type: ignore[arg-type]
-    assert hash(Smoothed(Together(SIGNALS))) == hash(Smoothed(Together(SIGNALS), 0.8, 5))
+    assert hash(Smoothed(Together(tuple(SIGNALS.values())))) == hash(
+        Smoothed(Together(tuple(SIGNALS.values())), 0.8, 5)
+    )
     assert len({Smoothed(Energy()), Smoothed(Energy(), 0.5), Smoothed(Energy(), rounds=1), Smoothed(MaxLogit())}) == 4
 
 
@@ -517,7 +566,7 @@ def test_every_score_of_a_score_makes_a_detector(name: str, wrap: Callable[[Scor
     [
         AutoDetector(),
         AutoDetector(most=1.0),
-        PostHoc(Smoothed(Together(SIGNALS)), Quantile()),
+        PostHoc(Smoothed(Together(tuple(SIGNALS.values()))), Quantile()),
         PostHoc(Together(tuple(kind() for kind in SCORES.values())), BackTest()),
         PostHoc(Smoothed(Relative(Energy())), Quantile()),
     ],

@@ -140,18 +140,51 @@ def test_a_budget_is_not_exceeded(most: int, flagged: int) -> None:
 @given(st.lists(st.tuples(st.integers(0, 12), st.booleans()), min_size=2, max_size=30))
 def test_the_best_line_is_as_good_as_any(rows: list[tuple[int, bool]]) -> None:
     scores, unseen = (np.array(column) for column in zip(*rows, strict=True))
-    line = float(best_line(torch.from_numpy(scores).double(), torch.from_numpy(unseen)))
+    line, highest = map(float, best_line(torch.from_numpy(scores).double(), torch.from_numpy(unseen)))
     every = [mcc(unseen, scores > value) for value in np.arange(-0.5, 13)]
     assert mcc(unseen, scores > line) >= 0.95 * max(*every, 0) - 1e-9
+    assert max(highest, 0) == pytest.approx(max(*every, 0))
 
 
 def test_few_unseen_vertices_move_the_line_little() -> None:
     few, many = a_past(slices=1, each=40), a_past(slices=20, each=200)
     for past in (few, many):
-        prior, best = line_of(Quantile(0.1, weight=1e12), past), float(best_line(past.scores, past.unseen))
+        prior, best = line_of(Quantile(0.1, weight=1e12), past), float(best_line(past.scores, past.unseen)[0])
         count = int(past.unseen.sum())
         expected = (count * best + 100 * prior) / (count + 100)
-        assert line_of(BackTest(0.1, weight=100, most=1), past) == pytest.approx(expected)
+        assert line_of(BackTest(0.1, weight=100, most=1, level=0), past) == pytest.approx(expected)
+
+
+def drifting(helps: bool) -> Past:
+    """Slices at levels far apart: those with new classes higher than the others, or anywhere."""
+    random, past = np.random.default_rng(5), Past.of({})
+    for number in range(12):
+        unseen = random.random(300) < (0.2 if number % 2 else 0)
+        level = 3.0 * (number % 2) if helps else 3.0 * (number % 3)
+        scores = random.normal(level, 1, 300) + 2 * unseen
+        targets = torch.from_numpy(np.where(unseen, -1, 0))
+        past = past.grown(torch.from_numpy(scores), Outputs(torch.zeros(300, 1)), targets)
+    return past
+
+
+def test_the_past_tells_whether_slices_are_put_on_one_level() -> None:
+    new = np.random.default_rng(6).normal(0, 1, 300)
+    scores = torch.from_numpy(np.where(np.arange(300) < 30, new + 4, new))
+    best = torch.zeros(300, dtype=torch.int64)
+    for helps, nearer in ((True, 0), (False, 1)):
+        past = drifting(helps)
+        found, kept, levelled = (BackTest(most=1, level=level).excess(scores + 6, best, past) for level in (None, 0, 1))
+        apart = [float((found - other).abs().mean()) for other in (kept, levelled)]
+        assert apart[nearer] < 0.8 * apart[1 - nearer]
+
+
+def test_on_one_level_a_drift_of_a_whole_slice_means_nothing() -> None:
+    past, scores = drifting(helps=False), torch.linspace(-3, 3, 5000, dtype=torch.float64)
+    best = torch.zeros(5000, dtype=torch.int64)
+    one, other = (BackTest(level=1).excess(scores + drift, best, past) for drift in (0.0, 5.0))
+    assert (one - other).abs().max() < 0.05  # but for the little that a slice of 5,000 is not trusted
+    few = BackTest(level=1).excess(torch.tensor([0.0, 50.0], dtype=torch.float64), best[:2], past)
+    assert few[1] > 0  # of two vertices neither is the level
 
 
 @settings(max_examples=100, deadline=None)
@@ -179,9 +212,10 @@ def test_no_more_of_a_slice_than_the_most_is_rejected(values: list[int], most: f
 def test_the_most_does_not_move_a_line_that_is_high_enough() -> None:
     past, scores = a_past(), torch.linspace(-3, 9, 200, dtype=torch.float64)
     best = torch.zeros(200, dtype=torch.int64)
-    line = line_of(BackTest(most=1), past)
+    line = line_of(BackTest(most=1, level=0), past)
     few = scores[scores < line + 0.5]
-    assert torch.allclose(few - BackTest().excess(few, best[: len(few)], past), torch.tensor(line).double())
+    kept = BackTest(level=0).excess(few, best[: len(few)], past)
+    assert torch.allclose(few - kept, torch.tensor(line).double())
     assert int((BackTest().excess(scores, best, past) > 0).sum()) == 60
     assert int((BackTest(most=0).excess(scores, best, past) > 0).sum()) == 0
     assert BackTest().most == 0.3

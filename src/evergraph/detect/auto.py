@@ -25,20 +25,27 @@ from evergraph.detect.thresholds import BackTest
 
 __all__ = ["SIGNALS", "AutoDetector"]
 
-SIGNALS: tuple[Score, ...] = (Relative(Energy()), Bursting(), Surplus(), Remote(), Crowding(), Misfit())
+SIGNALS: dict[str, Score] = {
+    "energy": Relative(Energy()),
+    "bursting": Bursting(),
+    "surplus": Surplus(),
+    "remote": Remote(),
+    "crowding": Crowding(),
+    "misfit": Misfit(),
+}
 """What `AutoDetector` looks at: the model, bursting words (at all, beyond the classes), distance, crowd and fit."""
 
 
 @dataclass(frozen=True)
 class AutoDetector(Detector):
-    """Six signals of a new class with equal weights, smoothed over the slice, and a line that the past has drawn.
+    """Six signals of a new class, weighed by the past, smoothed over the slice, and a line that the past has drawn.
 
     It trains as a plain classifier does, so it tells classes as well as one. What is strange about a slice is seen in
     the model's energy, in words and in neighbours. Each signal is measured against the vertices of known classes in
     earlier slices, when these were decided. The line is the one that would have served best so far, drawn to a cautious
     one as long as few new classes were met. It needs no labels but those that come anyway.
 
-    It is ``PostHoc(Smoothed(Together(SIGNALS)), BackTest(most=most))``.
+    It is ``PostHoc(Smoothed(Together(SIGNALS.values())), BackTest(most=most))``.
 
     Parameters
     ----------
@@ -67,7 +74,7 @@ class AutoDetector(Detector):
     @property
     def made_of(self) -> PostHoc:
         """Its score and its threshold."""
-        return PostHoc(Smoothed(Together(SIGNALS)), BackTest(most=self.most))
+        return PostHoc(Smoothed(Together(tuple(SIGNALS.values()))), BackTest(most=self.most))
 
     def loss(self, logits: Tensor, targets: Tensor, counts: Tensor, weights: Tensor | None = None) -> Tensor:
         """Cross-entropy."""

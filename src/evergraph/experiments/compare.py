@@ -28,7 +28,7 @@ from evergraph.describe import described
 from evergraph.errors import EvergraphError, InputError
 from evergraph.experiments.configuration import Configuration
 from evergraph.experiments.contestants import Contestant
-from evergraph.experiments.grid import _executor, _threads
+from evergraph.experiments.grid import executor_for, threads_each
 from evergraph.experiments.lifelong import graph_of, name_of
 from evergraph.experiments.recording import Judged, OnTask, Recording, record, replay_all
 from evergraph.experiments.run import NUMERICS_VERSION
@@ -306,7 +306,7 @@ def _run_all(
     queue, running = list(reversed(todo)), dict[Future[list[Judgement] | str], _Job]()
     jobs = min(jobs, len(todo))
     tell(CompareState(len(todo)))
-    with _executor(None, jobs) as pool:
+    with executor_for(None, jobs) as pool:
         done = 0
         while queue or running:
             while queue and len(running) < jobs:
@@ -347,7 +347,7 @@ def _work(job: _Job, on_task: OnTask | None = None) -> list[Judgement] | str:
 
 def _judgements(job: _Job, on_task: OnTask | None) -> list[Judgement]:
     graph, print_ = graph_of(job.path)
-    with _threads(1):
+    with threads_each(1):
         folder = job.out / RECORDINGS / job.graph / job.loss / f"seed-{job.seed}"
         recording = record(job.configuration, graph, job.seed, folder, on_progress=on_task)
         replayed = replay_all(recording, graph, [one.detector for one in job.contestants])
@@ -409,7 +409,7 @@ def judge(
 
 
 def _settings(one: Contestant) -> str:
-    return repr(one.detector)
+    return repr(getattr(one.detector, "made_of", one.detector))
 
 
 def _training(configuration: Configuration) -> dict[str, Any]:
@@ -426,10 +426,12 @@ def _keep(out: Path, judged: Sequence[Judgement]) -> None:
     path = out / RESULTS
     try:
         with only_one(out / f".{RESULTS}.lock"):  # for another command may be adding its own
-            lines = {_key(line): line for line in _read(path)}
-            lines |= {_key(line): line for line in (one.as_dict() for one in judged)}
-            text = "".join(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n" for line in lines.values())
-            replace_synced(path, text.encode())
+            lines = _read(path)
+            lines |= {
+                _key(line): json.dumps(line, ensure_ascii=False, allow_nan=False).encode()
+                for line in (one.as_dict() for one in judged)
+            }
+            replace_synced(path, b"".join(line + b"\n" for line in lines.values()))
     except OSError as error:
         raise EvergraphError(
             f"{path}: the results could not be kept ({error.strerror or error}). The recordings are not lost: make "
@@ -437,15 +439,16 @@ def _keep(out: Path, judged: Sequence[Judgement]) -> None:
         ) from error
 
 
-def _read(path: Path) -> list[dict[str, Any]]:
-    found = []
+def _read(path: Path) -> dict[str, bytes]:
+    """The lines of a file by what they are of; such as are no results are kept as they are."""
+    found = {}
     for number, line in enumerate(path.read_bytes().splitlines() if path.exists() else [], start=1):
         try:
-            entry = json.loads(line)
-            _key(entry)
-            found.append(entry)
+            key = _key(json.loads(line))
         except (ValueError, LookupError, TypeError):
-            log.warning("%s, line %d: this is no result of a comparison; it is left out.", path, number)
+            log.warning("%s, line %d: this is no result of a comparison; it is left alone.", path, number)
+            key = f"line {number}"
+        found[key] = line
     return found
 
 

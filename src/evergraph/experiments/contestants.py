@@ -7,13 +7,10 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import ClassVar
 
-from torch import Tensor
-
 from evergraph.detect import DOC, GDOC, Detector, Softmax
 from evergraph.detect.auto import SIGNALS, AutoDetector
-from evergraph.detect.base import Outputs, State
 from evergraph.detect.post_hoc import PostHoc
-from evergraph.detect.scores import SCORES, Relative, Score, Smoothed, Together
+from evergraph.detect.scores import OF_GRAPH, OF_OUTPUTS, SCORES, Relative, Score, Smoothed, Together
 from evergraph.detect.thresholds import THRESHOLDS, BackTest, Budget, Fixed, Threshold
 from evergraph.errors import InputError
 
@@ -22,13 +19,10 @@ __all__ = ["PARTS", "USUAL", "Contestant", "contestant", "contestants"]
 USUAL = "none,gdoc:0.5,gdoc:0.75,energy,relative-energy,auto"
 """Whom to compare unless said otherwise."""
 
-PARTS = (
-    *("energy", "bursting", "surplus", "remote", "crowding", "misfit"),
-    *("smoothing", "levels", "back-test", "limit", "rehearsals"),
-)
-"""What ``auto-without-…`` can do without: a signal, smoothing over kin, levels that outlast a slice (each slice is its
-own measure instead), the line that served best so far (instead, one in ten known vertices of the past lies above it), a
-limit to a slice's rejected share, or the rehearsals before the first task."""
+PARTS = (*SIGNALS, "smoothing", "weights", "levels", "alignment", "back-test", "limit", "rehearsals")
+"""What ``auto-without-…`` can do without: a signal; smoothing over kin; weights other than equal ones; levels that
+outlast a slice, or their alignment; the line that served best so far (instead, one in ten known vertices lies
+above it); the limit to a slice's rejected share; or the rehearsals before the first task."""
 
 _WITHOUT = "auto-without-"
 _RELATIVE = "relative-"
@@ -103,14 +97,6 @@ def contestant(name: str) -> Contestant:
     return Contestant(name, PostHoc(_score(name, by), _threshold(name, rule) if slash else BackTest()))
 
 
-class _OfTheSlice(Together):
-    """Each slice is its own measure."""
-
-    def look_back(self, outputs: Outputs, targets: Tensor, before: State) -> State:
-        kept = super().look_back(outputs, targets, before)
-        return {name: value for name, value in kept.items() if "/" in name}
-
-
 class _Unrehearsed(PostHoc):
     """Nothing was looked back at before the first task."""
 
@@ -122,20 +108,31 @@ def _without(part: str) -> Detector:
     if part not in PARTS:
         raise _unknown(f"part {part!r} of auto", part, list(PARTS), list(PARTS))
     whole = AutoDetector().made_of
-    signals = tuple(signal for signal, name in zip(SIGNALS, PARTS, strict=False) if name != part)
-    together = (_OfTheSlice if part == "levels" else Together)(signals)
+    signals = tuple(signal for name, signal in SIGNALS.items() if name != part)
+    together = Together(signals, weight=1e12) if part == "weights" else Together(signals)
     score = together if part == "smoothing" else Smoothed(together)
-    threshold = {"back-test": BackTest(weight=1e12), "limit": BackTest(most=1)}.get(part, whole.threshold)
+    threshold = {
+        "levels": BackTest(level=1),
+        "alignment": BackTest(level=0),
+        "back-test": BackTest(weight=1e12),
+        "limit": BackTest(most=1),
+    }.get(part, whole.threshold)
     return (_Unrehearsed if part == "rehearsals" else PostHoc)(score, threshold)
 
 
 def _score(name: str, by: str) -> Score:
     plain = by.removeprefix(_RELATIVE)
     if plain not in SCORES:
-        known = ["none", "auto", *_TRAINED, *SCORES]
-        raise _unknown(f"detector {name!r}", by, [*known, *(_RELATIVE + score for score in SCORES)], known)
+        known = ["none", "auto", f"{_WITHOUT}PART", *_TRAINED, *SCORES]
+        raise _unknown(f"detector {name!r}", by, [*known, *(_RELATIVE + score for score in OF_OUTPUTS)], known)
     score = SCORES[plain]()
-    return Relative(score) if by.startswith(_RELATIVE) else score
+    if not by.startswith(_RELATIVE):
+        return score
+    if plain in OF_GRAPH:
+        raise InputError(
+            f"{name!r} would be {plain} itself, which looks at the graph and not at the model", fix=f"write {plain}"
+        )
+    return Relative(score)
 
 
 def _threshold(name: str, rule: str) -> Threshold:
@@ -169,5 +166,5 @@ def _unknown(what: str, given: str, meant: list[str], known: list[str]) -> Input
     told = f", but {near[0]!r}" if near else ""
     fix = f"choose from {', '.join(known)}"
     if "none" in known:
-        fix += f"; scores also as {_RELATIVE}SCORE, and with /{', /'.join(THRESHOLDS)}"
+        fix += f"; {', '.join(OF_OUTPUTS)} also as {_RELATIVE}energy, and all scores with /{', /'.join(THRESHOLDS)}"
     return InputError(f"there is no {what}{told}", fix=fix)

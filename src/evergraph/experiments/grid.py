@@ -119,7 +119,7 @@ def run_grid(
     waiting = [trial for key, trial in by_key.items() if key not in there]
     if waiting:
         threads = threads or max((os.cpu_count() or 1) // jobs, 1)
-        with _executor(executor, min(jobs, len(waiting))) as pool:
+        with executor_for(executor, min(jobs, len(waiting))) as pool:
             clock = _Clock()
             for key, trial in by_key.items():
                 if key in there:
@@ -137,7 +137,7 @@ def work(folder: Path, trial: Trial, threads: int) -> Done:
     import evergraph
 
     shelf, key = Shelf(folder), key_of(trial)
-    with shelf.claimed(key) as mine, _threads(threads):
+    with shelf.claimed(key) as mine, threads_each(threads):
         if not mine:
             return Done(key, "elsewhere")
         if key in shelf.read(trial.graph_name):
@@ -159,7 +159,7 @@ def work(folder: Path, trial: Trial, threads: int) -> Done:
 
 
 @contextlib.contextmanager
-def _threads(number: int) -> Iterator[None]:
+def threads_each(number: int) -> Iterator[None]:
     import torch
 
     before = torch.get_num_threads()
@@ -280,7 +280,7 @@ class _Pool(ProcessPoolExecutor):
 
 
 @contextlib.contextmanager
-def _executor(given: Executor | None, jobs: int) -> Iterator[Executor]:
+def executor_for(given: Executor | None, jobs: int) -> Iterator[Executor]:
     if given is not None:
         yield given
         return

@@ -20,6 +20,8 @@ from evergraph.detect.scores.together import Together
 
 __all__ = [
     "MSP",
+    "OF_GRAPH",
+    "OF_OUTPUTS",
     "SCORES",
     "Bursting",
     "Crowding",
@@ -39,15 +41,16 @@ __all__ = [
     "Together",
 ]
 
-SCORES: dict[str, type[Score]] = {
-    # From the model's outputs.
+OF_OUTPUTS: dict[str, type[Score]] = {
     "msp": MSP,
     "max_logit": MaxLogit,
     "energy": Energy,
     "entropy": Entropy,
     "mahalanobis": Mahalanobis,
     "nearest": Nearest,
-    # From the graph: words, neighbours, and both.
+}
+"""The scores of a model's outputs, by name."""
+OF_GRAPH: dict[str, type[Score]] = {
     "new_words": NewWords,
     "bursting": Bursting,
     "surplus": Surplus,
@@ -56,4 +59,6 @@ SCORES: dict[str, type[Score]] = {
     "remote": Remote,
     "crowding": Crowding,
 }
+"""Those of words, of neighbours, and of both."""
+SCORES = OF_OUTPUTS | OF_GRAPH
 """The scores that stand alone, by name; `Relative`, `Smoothed` and `Together` make others of them."""

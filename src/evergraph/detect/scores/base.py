@@ -69,7 +69,7 @@ class Score(ABC):
 def seen_in_graph(outputs: Outputs, look: Callable[[Sight], NDArray[np.floating]]) -> Tensor:
     """What is to be seen of each vertex in the graph, as float64; of whom nothing is (NaN), the mean of the others.
 
-    Without a sight all are alike.
+    Where there is nothing to see of anybody, all are 0.
 
     Examples
     --------

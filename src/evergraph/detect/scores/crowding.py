@@ -21,7 +21,7 @@ class Crowding(Score):
 
     They are sought in the slice and the three times before by what a vertex and its neighbours are about
     (`Sight.vectors`); p is the share of the slice among all of these, and sd that of 40 draws. A new class forms a
-    crowd where nobody was.
+    crowd where nobody was. Of who has neither words nor neighbours with words, the mean of the others.
 
     Examples
     --------
@@ -41,4 +41,5 @@ def _crowding(sight: Sight) -> NDArray[np.float64]:
         return np.full(len(sight), np.nan)
     number = sight.crowd.shape[1]
     new = (sight.crowd >= sight.start).mean(1)
-    return (new - share) / np.sqrt(share * (1 - share) / number)
+    about_something = sight.vectors[sight.start :].any(1)
+    return np.where(about_something, (new - share) / np.sqrt(share * (1 - share) / number), np.nan)
