@@ -439,4 +439,4 @@ def test_a_failure_is_an_exit_code(
     assert code == 1
     assert "There are no results." in text
     assert "it is full" in err
-    assert "1 trainings came to nothing" in err
+    assert "trainings that came to nothing: 1." in err

@@ -111,7 +111,7 @@ def compare(
     elif not quiet:
         _show(found, files)
     if found.errors:
-        typer.echo(f"Error: {len(found.errors)} trainings came to nothing; the warnings above say why.", err=True)
+        typer.echo(f"Error: trainings that came to nothing: {len(found.errors)}. The warnings above say why.", err=True)
         raise typer.Exit(1)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.task import Task
 
-__all__ = ["coming_task"]
+__all__ = ["coming_task", "without_labels_of"]
 
 
 def coming_task(graph: EvolvingGraph, history: int | None, retired: Sequence[str] = ()) -> Task:
@@ -30,10 +30,10 @@ def coming_task(graph: EvolvingGraph, history: int | None, retired: Sequence[str
     some = bool(labelled.any())
     longer = int(some and not labelled.all())
     sight = None if history is None else history + longer
-    return Task(_without_labels_of(graph, retired), graph.last_time + int(some), sight, mode="inductive")
+    return Task(without_labels_of(graph, retired), graph.last_time + int(some), sight, mode="inductive")
 
 
-def _without_labels_of(graph: EvolvingGraph, retired: Sequence[str]) -> EvolvingGraph:
+def without_labels_of(graph: EvolvingGraph, retired: Collection[str]) -> EvolvingGraph:
     """A graph in which vertices of retired classes have no label: what a model learns from."""
     rows = [graph.classes.row(name) for name in retired if name in graph.classes]
     if not rows:

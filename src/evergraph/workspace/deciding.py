@@ -15,6 +15,7 @@ from evergraph.graph import ids as id_columns
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.learner import LifelongLearner
 from evergraph.task import Task
+from evergraph.workspace.coming import without_labels_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,12 +38,14 @@ def decide(
     """
     import pyarrow as pa
 
-    task = Task(graph, time, history, mode="inductive")
+    # As in learning: to a detector that looks at labels, those of retired classes are not there.
+    task = Task(without_labels_of(graph, retired), time, history, mode="inductive")
     outputs = _without(learner, learner.outputs(task), retired)
     if learner.time_ is not None:
         learner.time_ = min(learner.time_, time)  # no word about labels it may have learnt: these vertices have none
     decisions = learner.predict(task, outputs=outputs)
-    chosen = np.flatnonzero(task.window.codes[task.test] < 0)
+    window = replace(task.window, graph=graph)
+    chosen = np.flatnonzero(window.codes[task.test] < 0)
     rows = chosen + task.test.start
     part = replace(
         decisions,
@@ -62,7 +65,7 @@ def decide(
             "best": part.best.tolist(),
             "model": np.full(len(part), model),
             "nearest": _nearest(learner, outputs, chosen),
-            "neighbours": [in_words(around) for around in neighbours_of(task.window, rows)],
+            "neighbours": [in_words(around) for around in neighbours_of(window, rows)],
         }
     )
 
@@ -72,7 +75,8 @@ def best_classes(
 ) -> NDArray[np.object_]:
     """The most likely known class of each vertex of a time."""
     task = Task(graph, time, history, mode="inductive")
-    return learner.predict(task, outputs=_without(learner, learner.outputs(task), retired)).best
+    columns = _without(learner, learner.outputs(task), retired).logits.argmax(1)
+    return np.array(learner.classes_, object)[columns.cpu().numpy()]
 
 
 def _without(learner: LifelongLearner, outputs: Outputs, retired: Collection[str]) -> Outputs:
