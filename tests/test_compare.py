@@ -25,11 +25,13 @@ from evergraph.detect.post_hoc import PostHoc
 from evergraph.detect.scores import OF_OUTPUTS, SCORES, Energy, Relative
 from evergraph.detect.thresholds import THRESHOLDS, BackTest, Budget, Conformal, Fixed
 from evergraph.experiments import compare as module
-from evergraph.experiments.compare import FIGURES, Comparison, compare
+from evergraph.experiments.compare import Comparison, compare
 from evergraph.experiments.compare_views import compared_table, tasks_figure, write_comparison
 from evergraph.experiments.configuration import Configuration
 from evergraph.experiments.contestants import USUAL, contestant, contestants
-from evergraph.experiments.recording import Judged, open_recording, replay
+from evergraph.experiments.judgement import FIGURES, Judgement
+from evergraph.experiments.recording import open_recording
+from evergraph.experiments.replay import Judged, replay
 from evergraph.metrics import over_seeds
 from evergraph.nn import GraphSAGE
 from evergraph.presentation import Section
@@ -199,7 +201,7 @@ def test_means_are_over_seeds_and_graphs(compared: Comparison) -> None:
 
 
 def test_a_figure_that_is_undefined_somewhere_is_left_out_there(compared: Comparison) -> None:
-    def without(one: module.Judgement) -> module.Judgement:
+    def without(one: Judgement) -> Judgement:
         return replace(one, figures={**one.figures, "auroc": math.nan}) if one.graph == "two" else one
 
     holed = replace(compared, judgements=tuple(map(without, compared.judgements)))
@@ -289,7 +291,7 @@ def test_two_graphs_of_one_name_are_refused(graphs: list[str], tmp_path: Path) -
     assert not (tmp_path / "out").exists()
 
 
-def without_seconds(one: module.Judgement) -> dict[str, float]:
+def without_seconds(one: Judgement) -> dict[str, float]:
     return {name: value for name, value in one.figures.items() if "seconds" not in name}
 
 

@@ -489,7 +489,7 @@ def test_a_command_of_several_processes_that_is_ended_leaves_its_results_and_not
     assert code == {"interrupted": 130, "a worker killed": 1}[end]
     assert "Traceback" not in told
     if end == "a worker killed":
-        assert "error: a process of the grid was ended from outside, perhaps for want of memory." in told
+        assert "error: one of the processes was ended from outside, perhaps for want of memory." in told
         assert "run the same command again, with fewer processes (--jobs) if need be" in told
     before = runs(tmp_path)
     assert_whole(tmp_path / "r", [trials[number] for number in before if number not in dict(stalled)])

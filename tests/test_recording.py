@@ -25,7 +25,8 @@ from evergraph.detect.scores import Bursting, Energy, Mahalanobis, Relative
 from evergraph.detect.thresholds import BackTest, Budget, Conformal, Quantile
 from evergraph.experiments import recording as module
 from evergraph.experiments.configuration import Configuration
-from evergraph.experiments.recording import Recording, open_recording, record, replay, replay_all
+from evergraph.experiments.recording import Recording, open_recording, record
+from evergraph.experiments.replay import replay, replay_all
 from evergraph.nn import MLP, SGC, GraphSAGE
 from evergraph.rates import default_rate
 

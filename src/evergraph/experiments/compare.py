@@ -11,95 +11,33 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from evergraph import __version__
-from evergraph.decisions import evaluate
 from evergraph.describe import described
 from evergraph.errors import EvergraphError, InputError
+from evergraph.experiments.compare_results import keep
 from evergraph.experiments.configuration import Configuration
 from evergraph.experiments.contestants import Contestant
-from evergraph.experiments.grid import executor_for, threads_each
+from evergraph.experiments.judgement import FIGURES, Judgement, judge, or_none
 from evergraph.experiments.lifelong import graph_of, name_of
-from evergraph.experiments.recording import Judged, OnTask, Recording, record, replay_all
+from evergraph.experiments.processes import executor_for, threads_each
+from evergraph.experiments.recording import OnTask, record
+from evergraph.experiments.replay import replay_all
 from evergraph.experiments.run import NUMERICS_VERSION
-from evergraph.files import only_one, replace_synced
-from evergraph.graph.evolving import EvolvingGraph
-from evergraph.metrics import Confusion, Summary, TaskScores, aupr, auroc, fpr_at_95, oracle_mcc, over_seeds, summarise
+from evergraph.metrics import Summary, TaskScores, over_seeds
 
-__all__ = ["FIGURES", "CompareState", "Comparison", "Judgement", "OnCompared", "compare", "judge"]
+__all__ = ["CompareState", "Comparison", "OnCompared", "compare"]
 
 log = logging.getLogger(__name__)
 
-RESULTS = "results.jsonl"
 RECORDINGS = "recordings"
-
-FIGURES: dict[str, str] = {
-    "mcc": "rejected against unseen, all tasks together",
-    "mcc_per_task": "mean over tasks",
-    "open_f1": "macro F1 of the decisions, 'unseen' being a class; mean over tasks",
-    "auroc": "how well scores tell unseen from known classes, all tasks together",
-    "auroc_per_task": "mean over tasks",
-    "aupr": "average precision, all tasks together",
-    "aupr_per_task": "mean over tasks",
-    "fpr95": "false alarms where 95 % of the unseen are found, all tasks together",
-    "fpr95_per_task": "mean over tasks",
-    "oracle_mcc": "MCC of the best single line for all tasks, which nobody can know",
-    "oracle_mcc_per_task": "that of the best line of each task; mean over tasks",
-    "false_alarm_rate": "share of the known that is rejected, all tasks together",
-    "flagged": "share of all that is rejected, all tasks together",
-    "unseen": "share of all that is unseen, all tasks together",
-    "id_accuracy": "of the best known class, where the learner knows the class; mean over tasks",
-    "seconds_detector": "to look back, fit, score and reject; what detectors share counts for the first of them",
-    "seconds_training": "with rehearsals, where the detector asks for them",
-}
-"""All figures and what they mean."""
-
-_IDENTITY = ("graph", "fingerprint", "detector", "settings", "seed", "configuration", "numerics_version")
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """What became of a detector on a graph under a seed.
-
-    Parameters
-    ----------
-    graph, detector, seed
-        Which, by name.
-    figures
-        See `FIGURES`; NaN where one is undefined.
-    tasks
-        For each task its time, all of `TaskScores` fit for JSON, and the detector's ``seconds``.
-    about
-        Of what: ``fingerprint``, ``settings`` (of the detector), ``configuration`` (of the training), and versions.
-    """
-
-    graph: str
-    detector: str
-    seed: int
-    figures: Mapping[str, float]
-    tasks: tuple[Mapping[str, Any], ...]
-    about: Mapping[str, Any] = field(default_factory=dict)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Fit for JSON: None for NaN."""
-        return {
-            "graph": self.graph,
-            "detector": self.detector,
-            "seed": self.seed,
-            **self.about,
-            "figures": {name: _or_none(value) for name, value in self.figures.items()},
-            "tasks": [dict(task) for task in self.tasks],
-        }
 
 
 @dataclass(frozen=True)
@@ -322,7 +260,7 @@ def _run_all(
                     errors.append(f"{job.words}: {judged}")
                     log.warning("%s", errors[-1])
                 else:
-                    _keep(out, judged)
+                    keep(out, judged)
                     found += judged
                 done += 1
                 tell(CompareState(len(todo), done, tuple(errors), job.words))
@@ -365,49 +303,6 @@ def _judgements(job: _Job, on_task: OnTask | None) -> list[Judgement]:
     return found
 
 
-def judge(
-    recording: Recording, graph: EvolvingGraph, contestant: Contestant, judged: Sequence[Judged]
-) -> tuple[dict[str, float], tuple[dict[str, Any], ...]]:
-    """All figures of a contestant (see `FIGURES`), and those of each task.
-
-    Parameters
-    ----------
-    recording, graph
-        What was recorded.
-    contestant, judged
-        Who was judged, and what came of it; see `replay_all`.
-    """
-    scores: list[TaskScores] = []
-    tasks: list[dict[str, Any]] = []
-    of_all: list[tuple[Any, Any]] = []
-    for one in judged:
-        task = recording.task(graph, one.decisions.time)
-        scores.append(evaluate(task, one.decisions))
-        tasks.append({"time": graph.axis.value(task.time), **scores[-1].as_dict(), "seconds": one.seconds})
-        truth, known = task.truth, set(one.decisions.known)
-        labelled = np.array([name is not None for name in truth], bool)
-        of_all.append((one.decisions.score[labelled], np.array([name not in known for name in truth[labelled]], bool)))
-    score, unseen = (np.concatenate(parts) for parts in zip(*of_all, strict=True))
-    means = {name: found["mean"] for name, found in summarise({0: scores}).items()}
-    confusion = sum((one.confusion for one in scores), Confusion())
-    number = len(unseen) or math.nan
-    figures = {
-        "mcc": confusion.mcc,
-        "auroc": auroc(score, unseen),
-        "aupr": aupr(score, unseen),
-        "fpr95": fpr_at_95(score, unseen),
-        "oracle_mcc": oracle_mcc(score, unseen),
-        "false_alarm_rate": confusion.false_alarm_rate,
-        "flagged": (confusion.tp + confusion.fp) / number,
-        "unseen": (confusion.tp + confusion.fn) / number,
-        "seconds_detector": sum(one.seconds for one in judged),
-        "seconds_training": recording.training_seconds(contestant.detector),
-        **{name: _or_nan(means[name]) for name in ("mcc_per_task", "open_f1", "id_accuracy")},
-        **{f"{name}_per_task": _or_nan(means[name]) for name in ("auroc", "aupr", "fpr95", "oracle_mcc")},
-    }
-    return {name: figures[name] for name in FIGURES}, tuple(tasks)
-
-
 def _settings(one: Contestant) -> str:
     return repr(getattr(one.detector, "made_of", one.detector))
 
@@ -416,44 +311,6 @@ def _training(configuration: Configuration) -> dict[str, Any]:
     """How all were trained, whatever the loss."""
     names = ("model", "history", "restart", "steps", "lr", "weight_decay", "first", "label_rate", "mode", "text")
     return {name: described(getattr(configuration, name)) for name in names}
-
-
-# --- results on disk -------------------------------------------------------------------------------------------------
-
-
-def _keep(out: Path, judged: Sequence[Judgement]) -> None:
-    """Add lines to those of earlier commands, in place of those of the same detectors on the same trainings."""
-    path = out / RESULTS
-    try:
-        with only_one(out / f".{RESULTS}.lock"):  # for another command may be adding its own
-            lines = _read(path)
-            lines |= {
-                _key(line): json.dumps(line, ensure_ascii=False, allow_nan=False).encode()
-                for line in (one.as_dict() for one in judged)
-            }
-            replace_synced(path, b"".join(line + b"\n" for line in lines.values()))
-    except OSError as error:
-        raise EvergraphError(
-            f"{path}: the results could not be kept ({error.strerror or error}). The recordings are not lost: make "
-            "room, or change permissions, and run the same command again."
-        ) from error
-
-
-def _read(path: Path) -> dict[str, bytes]:
-    """The lines of a file by what they are of; such as are no results are kept as they are."""
-    found = {}
-    for number, line in enumerate(path.read_bytes().splitlines() if path.exists() else [], start=1):
-        try:
-            key = _key(json.loads(line))
-        except (ValueError, LookupError, TypeError):
-            log.warning("%s, line %d: this is no result of a comparison; it is left alone.", path, number)
-            key = f"line {number}"
-        found[key] = line
-    return found
-
-
-def _key(line: Mapping[str, Any]) -> str:
-    return json.dumps([line[name] for name in _IDENTITY], sort_keys=True)
 
 
 # --- numbers ---------------------------------------------------------------------------------------------------------
@@ -474,17 +331,9 @@ def _task_summary(tasks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _summary(per_seed: Sequence[float]) -> Summary:
     interval = over_seeds(per_seed)
     return Summary(
-        mean=_or_none(interval.mean), ci95=_or_none(interval.half), per_seed=[_or_none(value) for value in per_seed]
+        mean=or_none(interval.mean), ci95=or_none(interval.half), per_seed=[or_none(value) for value in per_seed]
     )
 
 
 def _mean(values: Sequence[float]) -> float:
     return over_seeds(values).mean
-
-
-def _or_none(value: float) -> float | None:
-    return None if math.isnan(value) else value
-
-
-def _or_nan(value: float | None) -> float:
-    return math.nan if value is None else value

@@ -6,24 +6,20 @@ and what is on the shelf is not run again.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import os
-import signal
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any, Literal
 
 from evergraph.errors import EvergraphError, InputError
+from evergraph.experiments.processes import Here, executor_for, threads_each
 from evergraph.experiments.shelf import Finished, Shelf
 from evergraph.experiments.trial import Trial, key_of
 
@@ -158,18 +154,6 @@ def work(folder: Path, trial: Trial, threads: int) -> Done:
     return Done(key, "ran", seconds, _accuracy(result))
 
 
-@contextlib.contextmanager
-def threads_each(number: int) -> Iterator[None]:
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 def _accuracy(result: Any) -> float | None:
     found = result.get("accuracy")
     values = [value for value in (found if isinstance(found, list | tuple) else [found]) if value is not None]
@@ -250,72 +234,6 @@ def in_words(trial: Trial) -> str:
     return ", ".join([*parts, f"seed {trial.seed}"])
 
 
-class _Here(Executor):
-    """Runs in this process."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        try:
-            future.set_result(fn(*args, **kwargs))
-        except Exception as error:  # whoever asks for the result gets it
-            future.set_exception(error)
-        return future
-
-
-class _Pool(ProcessPoolExecutor):
-    """Processes that leave interrupts to the one that started them, from their first moment on."""
-
-    def __init__(self, jobs: int) -> None:
-        # Spawned, for a fork of a process with threads may hang.
-        super().__init__(jobs, mp_context=get_context("spawn"), initializer=_begin_worker)
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        if not hasattr(signal, "pthread_sigmask"):  # on Windows
-            return super().submit(fn, *args, **kwargs)
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # which those started within inherit
-        try:
-            return super().submit(fn, *args, **kwargs)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextlib.contextmanager
-def executor_for(given: Executor | None, jobs: int) -> Iterator[Executor]:
-    if given is not None:
-        yield given
-        return
-    if jobs == 1:
-        yield _Here()
-        return
-    pool = _Pool(jobs)
-    try:
-        yield pool
-    except BrokenProcessPool as error:
-        raise EvergraphError(
-            "a process of the grid was ended from outside, perhaps for want of memory. What was finished is not lost: "
-            "run the same command again, with fewer processes (--jobs) if need be."
-        ) from error
-    except BaseException:  # an interrupt, too, should not wait for trials that take minutes
-        for process in list((getattr(pool, "_processes", None) or {}).values()):
-            process.terminate()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _begin_worker() -> None:
-    """A worker leaves interrupts to the process that started it, and does not outlive that."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-    def watch() -> None:
-        parent = parent_process()
-        if parent is not None:
-            parent.join()
-            os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
 def _run_all(trials: Sequence[Trial], folder: Path, threads: int, pool: Executor, jobs: int, tally: _Tally) -> None:
     """Keep the pool busy; trials that another process is at are looked at again once all else is done."""
     queue, elsewhere = list(reversed(trials)), list[Trial]()
@@ -328,7 +246,7 @@ def _run_all(trials: Sequence[Trial], folder: Path, threads: int, pool: Executor
             while queue and len(running) < 2 * jobs:  # one more each, so that no process waits for us
                 trial = queue.pop()
                 running[pool.submit(work, folder, trial, threads)] = trial
-                if isinstance(pool, _Here):
+                if isinstance(pool, Here):
                     break
             finished, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in finished:

@@ -17,14 +17,13 @@ import logging
 import re
 import shutil
 import time as clock
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as tensors_from
@@ -32,10 +31,8 @@ from safetensors.torch import save as tensors_to
 from torch import Tensor
 
 from evergraph import __version__
-from evergraph.decisions import Decisions
 from evergraph.detect import Detector, Outputs
-from evergraph.detect.base import PAST, State
-from evergraph.detect.sight import Sight
+from evergraph.detect.base import State
 from evergraph.errors import EvergraphError, InputError
 from evergraph.experiments.configuration import Configuration, differences
 from evergraph.experiments.fingerprint import fingerprint
@@ -47,7 +44,7 @@ from evergraph.nn import Model
 from evergraph.sealed import NotSealedError, seal, unseal
 from evergraph.task import Task
 
-__all__ = ["Event", "Judged", "OnTask", "Recorder", "Recording", "open_recording", "record", "replay", "replay_all"]
+__all__ = ["Event", "OnTask", "Recorder", "Recording", "open_recording", "record"]
 
 log = logging.getLogger(__name__)
 
@@ -212,7 +209,7 @@ class Recording:
 
     def training_seconds(self, detector: Detector) -> float:
         """How long training would have taken with a detector."""
-        return self.seconds + (self.rehearsal_seconds if _rehearses(detector) else 0.0)
+        return self.seconds + (self.rehearsal_seconds if rehearses(detector) else 0.0)
 
     def task(self, graph: EvolvingGraph, time: int) -> Task:
         """A task as it was."""
@@ -231,6 +228,11 @@ class Recording:
             return {name: value.clone() for name, value in tensors_from(data).items()}
         except SafetensorError as error:
             raise InputError(f"these are no tensors ({error})", file=path, fix=_AGAIN) from error
+
+
+def rehearses(detector: Detector) -> bool:
+    """Whether a detector has a use for what was before the first task."""
+    return type(detector).look_back is not Detector.look_back and detector.rehearsals > 0
 
 
 def open_recording(folder: str | Path) -> Recording:
@@ -292,6 +294,7 @@ def record(
     >>> from evergraph.datasets import synthetic
     >>> from evergraph.detect import Softmax
     >>> from evergraph.detect.post_hoc import PostHoc
+    >>> from evergraph.experiments.replay import replay
     >>> graph = synthetic(vertices=400, times=6, classes=4, new_classes=1, seed=1)
     >>> with TemporaryDirectory() as folder:
     ...     recording = record(Configuration(detector=Softmax(), history=3, steps=5), graph, 0, Path(folder) / "one")
@@ -417,112 +420,3 @@ def _disk_errors(folder: Path) -> Iterator[None]:
             f"{error.filename or folder}: the recording could not be kept ({error.strerror or error}). What was "
             "finished is not lost: make room, or change permissions, and run the same command again."
         ) from error
-
-
-# --- replaying -------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Judged:
-    """What a detector makes of a task.
-
-    Parameters
-    ----------
-    decisions
-        As a learner with this detector would have decided.
-    seconds
-        How long the detector took: to look back, to fit, to score and to reject since the task before.
-    """
-
-    decisions: Decisions
-    seconds: float
-
-
-def replay(recording: Recording, graph: EvolvingGraph, detector: Detector) -> list[Judged]:
-    """What a detector would have decided, task by task: bit for bit what a learner with it decides.
-
-    Parameters
-    ----------
-    recording
-        Of a training with the detector's own loss; nothing can tell whether it is.
-    graph
-        The graph that was recorded.
-    detector
-        Whom to judge.
-    """
-    return replay_all(recording, graph, [detector])[0]
-
-
-def replay_all(recording: Recording, graph: EvolvingGraph, detectors: Sequence[Detector]) -> list[list[Judged]]:
-    """The same for several detectors: events are read once, and what is looked up in the graph is shared.
-
-    What they share is counted with the time of the first who asks for it.
-    """
-    if fingerprint(graph) != recording.identity["fingerprint"]:
-        raise InputError("the recording is of another graph", file=recording.folder, fix="give the one it was made of")
-    listeners = [_Listener(detector, recording.identity["rehearsals"]) for detector in detectors]
-
-    @lru_cache(maxsize=2)  # a slice is decided and, as the next event but one, looked back at
-    def sight(time: int, classes: tuple[str, ...]) -> Sight:
-        return Sight(recording.task(graph, time), classes)
-
-    judged: list[list[Judged]] = [[] for _ in detectors]
-    for event in recording.events:
-        said = recording.read(event)
-        seen = None if event.time is None else sight(event.time, event.classes)
-        outputs = Outputs(said["logits"], said.get("hidden"), seen)
-        for listener, found in zip(listeners, judged, strict=True):
-            if seen is not None and event.kind == "decide":
-                found.append(listener.decide(outputs, seen))
-            else:
-                listener.listen(event, outputs, said["targets"])
-    return judged
-
-
-class _Listener:
-    """A detector and its state, handled as a learner does."""
-
-    def __init__(self, detector: Detector, rehearsals: int) -> None:
-        if _rehearses(detector) and detector.rehearsals != rehearsals:
-            raise InputError(
-                f"{type(detector).__name__} wants {detector.rehearsals} rehearsals, but {rehearsals} were recorded",
-                fix=f"judge detectors that rehearse {rehearsals} times or never",
-            )
-        self.detector, self.seconds = detector, 0.0
-        self.state: State = {}
-        self._fits = type(detector).fit is not Detector.fit
-        self._rehearses = _rehearses(detector)
-
-    def listen(self, event: Event, outputs: Outputs, targets: Tensor) -> None:
-        """Look back, or be fitted."""
-        if event.rehearsal and not self._rehearses:
-            return
-        begun = clock.perf_counter()
-        if event.kind == "look_back":
-            self.state = self.detector.look_back(outputs, targets, self.state)
-        else:
-            state = {name: value for name, value in self.state.items() if name.startswith(PAST)}
-            if self._fits:
-                state |= self.detector.fit(outputs, targets, state if event.cold else self.state)
-            self.state = state
-        self.seconds += clock.perf_counter() - begun
-
-    def decide(self, outputs: Outputs, sight: Sight) -> Judged:
-        """Score and reject."""
-        begun = clock.perf_counter()
-        rejected, score = self.detector.reject(outputs, self.state), self.detector.score(outputs, self.state)
-        seconds, self.seconds = self.seconds + clock.perf_counter() - begun, 0.0
-        decisions = Decisions(
-            ids=sight.task.test_ids,
-            time=sight.task.time,
-            best=np.array(sight.classes, object)[outputs.logits.argmax(1).numpy()],
-            rejected=rejected.numpy(),
-            score=score.numpy(),
-            probability=self.detector.probability(outputs.logits).numpy(),
-            known=sight.classes,
-        )
-        return Judged(decisions, seconds)
-
-
-def _rehearses(detector: Detector) -> bool:
-    return type(detector).look_back is not Detector.look_back and detector.rehearsals > 0
