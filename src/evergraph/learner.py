@@ -401,6 +401,7 @@ class LifelongLearner(Settings):
         self._last = None  # which is of the old device and kernels
         if self.weights_ is not None:
             self.weights_ = {name: value.to(self.device) for name, value in self.weights_.items()}
+            self.detector_state_ = {name: value.to(self.device) for name, value in self.detector_state_.items()}
         return self
 
     def _model(self) -> Model:
