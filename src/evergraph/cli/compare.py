@@ -27,7 +27,19 @@ from evergraph.cli.common import (
     print_json,
     set_up_logging,
 )
-from evergraph.cli.options import Dropout, Hidden, Hops, Layers, LearningRate, ModelOption, Steps
+from evergraph.cli.options import (
+    Dropout,
+    FirstTask,
+    Hidden,
+    Hops,
+    LabelRate,
+    Layers,
+    LearningRate,
+    ModelOption,
+    ModeOption,
+    RestartOption,
+    Steps,
+)
 
 if TYPE_CHECKING:
     from evergraph.experiments.compare import CompareState, Comparison
@@ -55,19 +67,12 @@ def compare(
     dropout: Dropout = None,
     hops: Hops = None,
     history: HistoryOption = "auto",
-    restart: Annotated[RestartName, typer.Option(help="What a task starts from; see the docs.")] = RestartName.warm,
+    restart: RestartOption = RestartName.warm,
     steps: Steps = 200,
     lr: LearningRate = None,
-    first: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="First task. Default: once a quarter of the vertices is older."),
-    ] = None,
-    label_rate: Annotated[
-        float, typer.Option(metavar="X", help="Share of the vertices that ever release their label.")
-    ] = 1.0,
-    mode: Annotated[
-        ModeName, typer.Option(help="Whether training sees the test vertices, without labels.")
-    ] = ModeName.transductive,
+    first: FirstTask = None,
+    label_rate: LabelRate = 1.0,
+    mode: ModeOption = ModeName.transductive,
     seeds: Seeds = "0",
     out: Annotated[
         Path, typer.Option(metavar="FOLDER", help="Keeps trainings and results; what is trained is not trained again.")

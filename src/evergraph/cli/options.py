@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from evergraph.cli.common import DetectorName, ModelName
+from evergraph.cli.common import DetectorName, ModelName, ModeName, RestartName
 
 __all__ = [
     "Alpha",
@@ -16,14 +16,18 @@ __all__ = [
     "EdgeTimeColumn",
     "Every",
     "FeatureColumns",
+    "FirstTask",
     "Hidden",
     "Hops",
     "IdColumn",
     "LabelColumn",
+    "LabelRate",
     "Layers",
     "LearningRate",
+    "ModeOption",
     "ModelOption",
     "Most",
+    "RestartOption",
     "SourceColumn",
     "Steps",
     "TargetColumn",
@@ -63,6 +67,18 @@ Most = Annotated[
 ]
 Steps = Annotated[int, typer.Option("--steps", min=1, metavar="N", help="Training steps for each task.")]
 LearningRate = Annotated[float | None, typer.Option("--lr", metavar="X", help="Learning rate. Default: the paper's.")]
+RestartOption = Annotated[RestartName, typer.Option("--restart", help="What a task starts from; see the docs.")]
+FirstTask = Annotated[
+    str | None,
+    typer.Option("--first", metavar="TIME", help="First task. Default: once a quarter of the vertices is older."),
+]
+LabelRate = Annotated[
+    float,
+    typer.Option("--label-rate", metavar="X", help="Share of the vertices that ever release their label."),
+]
+ModeOption = Annotated[
+    ModeName, typer.Option("--mode", help="Whether training sees the test vertices, without labels.")
+]
 Every = Annotated[
     str | None,
     typer.Option(

@@ -32,12 +32,16 @@ from evergraph.cli.options import (
     Alpha,
     DetectorOption,
     Dropout,
+    FirstTask,
     Hidden,
     Hops,
+    LabelRate,
     Layers,
     LearningRate,
     ModelOption,
+    ModeOption,
     Most,
+    RestartOption,
     Steps,
     Threshold,
 )
@@ -69,7 +73,7 @@ def run(
     dropout: Dropout = None,
     hops: Hops = None,
     history: HistoryOption = "auto",
-    restart: Annotated[RestartName, typer.Option(help="What a task starts from; see the docs.")] = RestartName.warm,
+    restart: RestartOption = RestartName.warm,
     detector: DetectorOption = DetectorName.gdoc,
     threshold: Threshold = None,
     alpha: Alpha = None,
@@ -77,16 +81,9 @@ def run(
     steps: Steps = 200,
     lr: LearningRate = None,
     weight_decay: Annotated[float, typer.Option(metavar="X", help="Weight decay.")] = 0.0,
-    first: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="First task. Default: once a quarter of the vertices is older."),
-    ] = None,
-    label_rate: Annotated[
-        float, typer.Option(metavar="X", help="Share of the vertices that ever release their label.")
-    ] = 1.0,
-    mode: Annotated[
-        ModeName, typer.Option(help="Whether training sees the test vertices, without labels.")
-    ] = ModeName.transductive,
+    first: FirstTask = None,
+    label_rate: LabelRate = 1.0,
+    mode: ModeOption = ModeName.transductive,
     text: Annotated[TextName, typer.Option(help="Which words are known: those of the past, or all.")] = TextName.past,
     seeds: Seeds = "0",
     out: Annotated[

@@ -15,10 +15,8 @@ __all__ = ["BackTest"]
 
 _DEGREES = (0.0, 0.25, 0.5, 0.75, 1.0)  # to which slices may be put on one level
 _EDGE = 0.02  # MCC by which a degree must be better to count e times as much
-_SLICES, _FEW = (
-    2.0,
-    3,
-)  # slices with new classes that half a degree counts for, and unseen vertices that make such a one
+_SLICES = 2.0  # with new classes, that half a degree counts for
+_FEW = 3  # unseen vertices that make such a slice
 _SMALL = 30  # vertices of a slice with which half of its level is trusted
 _ROUNDING = 1e-9  # scores nearer than this are the same
 _NEARLY = 0.95  # lines that reach this share of the best coefficient are as good: the middle one is taken
@@ -71,11 +69,12 @@ class BackTest(Threshold):
         """Score, put on the level of the past, minus the line."""
         if not len(past.known) or not len(scores):
             return nobody(scores)
-        above = _above_level(past)
+        levels = _levels(past)
+        above = (levels - levels.mean())[past.slices - past.slices[0]]
         degree = _degree(past, above) if self.level is None else self.level
         then = past.scores - degree * above
         trusted = len(scores) / (len(scores) + _SMALL)  # a few vertices make no level
-        now = scores - degree * trusted * (scores.median() - _levels(past).mean())
+        now = scores - degree * trusted * (scores.median() - levels.mean())
         line = quantile(then[~past.unseen], self.share)
         if unseen := int(past.unseen.sum()):
             counts = unseen / (unseen + self.weight)
@@ -92,14 +91,11 @@ def _levels(past: Past) -> Tensor:
     return torch.stack([past.scores[number == one].median() for one in range(int(number[-1]) + 1)])
 
 
-def _above_level(past: Past) -> Tensor:
-    """For each vertex how far the level of its slice is above that of all slices."""
-    levels = _levels(past)
-    return (levels - levels.mean())[past.slices - past.slices[0]]
-
-
 def _degree(past: Past, above: Tensor) -> float:
-    """How far to put slices on one level: the mean of some degrees, each counting by the MCC that it reached."""
+    """How far to put slices on one level: the mean of some degrees, each counting by the MCC that it reached.
+
+    ``above`` is, for each vertex, how far the level of its slice is above that of all slices.
+    """
     births = int((torch.bincount(past.slices[past.unseen]) >= _FEW).sum())
     if not births:
         return 0.5
