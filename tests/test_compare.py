@@ -112,7 +112,7 @@ def test_names_are_given_with_commas_and_count_once() -> None:
         ("relative-mps", "there is no detector 'relative-mps', but 'relative-msp'"),
         ("qqqqqq", "there is no detector 'qqqqqq'. To fix it: choose from"),
         ("relative-misfit", "'relative-misfit' would be misfit itself, which looks at the graph.*write misfit"),
-        ("auto-without-enrgy", "there is no part 'enrgy' of auto, but 'energy'.*choose from energy, bursting"),
+        ("auto-without-surplu", "there is no part 'surplu' of auto, but 'surplus'.*choose from msp, sentinel"),
         ("relative-", "there is no detector 'relative-'"),
         (
             "energy/quantle",

@@ -392,27 +392,23 @@ def test_smoothing_keeps_what_is_everywhere_the_same_and_stays_between_the_extre
 
 def test_levels_of_several_slices_are_those_of_numpy() -> None:
     """Each slice counts alike; within it only vertices of known classes whose labels have come."""
-    scores = (Given(), Bursting(), NewNeighbours(), MaxLogit())
-    both, state = Together(scores), {}
-    means, variances, unseen = [], [], []
+    scores, counts = (Given(), Bursting(), NewNeighbours(), MaxLogit()), (1, 1, 0.5, 3)
+    both, state = Together(scores, counts), {}
+    means, variances = [], []
     for seed in range(4):
         world = a_world(seed)
         outputs = with_values(world, seed)
         targets = torch.from_numpy(np.random.default_rng(seed).integers(-2, 3, len(outputs)))
         raw = np.stack([score.of(outputs, {}).numpy() for score in scores], 1)
         if seed == 0:  # before anything was looked back at, the slice itself is the measure
-            expected = np.clip((raw - raw.mean(0)) / raw.std(0), -4, 4).mean(1)
+            expected = np.average(np.clip((raw - raw.mean(0)) / raw.std(0), -4, 4), axis=1, weights=counts)
             np.testing.assert_allclose(both.of(outputs, state), expected, atol=1e-12)
         known = raw[targets.numpy() >= 0]
-        unseen.append(raw[targets.numpy() == -1])
         means.append(known.mean(0))
         variances.append(known.var(0))
         state = {**state, **both.look_back(outputs, targets, state)}
         spread = np.sqrt(np.mean(variances, 0) + np.var(means, 0))
-        met = np.concatenate(unseen)
-        showed = (met.mean(0) - np.mean(means, 0)) / spread
-        weights = np.maximum((len(met) * showed + 300 * 0.7) / (len(met) + 300), 0)
-        expected = np.clip((raw - np.mean(means, 0)) / spread, -4, 4) @ weights / weights.sum()
+        expected = np.average(np.clip((raw - np.mean(means, 0)) / spread, -4, 4), axis=1, weights=counts)
         np.testing.assert_allclose(both.of(outputs, state), expected, atol=1e-12)
     np.testing.assert_allclose(state["past.means"], means)
     np.testing.assert_allclose(state["past.variances"], variances)
@@ -420,20 +416,10 @@ def test_levels_of_several_slices_are_those_of_numpy() -> None:
     assert (both.of(far, state) <= 4).all()
 
 
-def test_a_score_that_misled_counts_less_the_more_unseen_vertices_showed_it() -> None:
-    outputs = with_values(a_world())
-    assert outputs.hidden is not None
-    other = replace(outputs, logits=outputs.hidden[:, :1].repeat(1, outputs.logits.shape[1]))
-    unseen = outputs.hidden[:, 0] > outputs.hidden[:, 0].median()
-    targets = torch.where(unseen, -1, 0)
-    both = Together((Given(), MaxLogit()), weight=100)  # the first tells them apart, the second the wrong way round
-    own = Together((Given(),))
-    state: dict[str, Tensor] = {}
-    apart = []
-    for _ in range(3):
-        state |= both.look_back(other, targets, state)
-        apart.append(float((both.of(other, state) - own.of(other, own.look_back(other, targets, {}))).abs().mean()))
-    assert apart[0] > apart[1] >= apart[2]
+@pytest.mark.parametrize("counts", [(1,), (1, 0), (1, -2), (1, float("inf")), (1, "3"), (1, True)])
+def test_counts_are_as_many_numbers_as_there_are_scores(counts: Any) -> None:
+    with pytest.raises(InputError, match=r"the argument counts is .* for 2 scores.*as many numbers above 0"):
+        Together((Energy(), MaxLogit()), counts)
 
 
 def test_a_slice_that_is_stranger_than_ever_scores_high_as_a_whole() -> None:
@@ -505,7 +491,7 @@ def test_bad_arguments_are_refused(make: Callable[[], object]) -> None:
 def test_scores_of_scores_are_values() -> None:
     assert Together([Energy(), Bursting()]) == Together((Energy(), Bursting()))  # type: ignore[arg-type]
     assert hash(Smoothed(Together(tuple(SIGNALS.values())))) == hash(
-        Smoothed(Together(tuple(SIGNALS.values())), 0.8, 5)
+        Smoothed(Together(tuple(SIGNALS.values()), (1,) * len(SIGNALS)), 0.7, 3)
     )
     assert len({Smoothed(Energy()), Smoothed(Energy(), 0.5), Smoothed(Energy(), rounds=1), Smoothed(MaxLogit())}) == 4
 

@@ -141,6 +141,10 @@ class Everyone(Softmax):
 
     chosen: int = 0
 
+    @property
+    def second(self) -> Detector:
+        return GDOC()  # whom some of them ask for
+
     def fit(self, outputs: Outputs, targets: Tensor, before: State) -> State:
         return self._each(lambda one, state: one.fit(outputs, targets, state), before)
 

@@ -97,6 +97,12 @@ def lived(configuration: Configuration, detector: Detector, seed: int = 0, graph
     return found
 
 
+def recorded_twice(configuration: Configuration, seed: int, folder: Path) -> tuple[Recording, Recording]:
+    """The training itself, and that of the second model that some detectors ask for."""
+    first, second = (replace(configuration, detector=loss) for loss in (configuration.detector, GDOC()))
+    return record(first, GRAPH, seed, folder / "first"), record(second, GRAPH, seed, folder / "second")
+
+
 def assert_same(judged: list[Any], decided: list[Any]) -> None:
     assert len(judged) == len(decided) > 2
     for one, other in zip((each.decisions for each in judged), decided, strict=True):
@@ -113,10 +119,10 @@ def assert_same(judged: list[Any], decided: list[Any]) -> None:
 @pytest.mark.parametrize("restart", ["warm", "cold", "hybrid"])
 def test_a_replay_is_bit_for_bit_what_a_learner_decides(tmp_path: Path, restart: Any) -> None:
     configuration = replace(SMALL, restart=restart)
-    recording = record(configuration, GRAPH, 0, tmp_path / "r")
+    recording, second = recorded_twice(configuration, 0, tmp_path)
     rejected = 0
     detectors = (*POST_HOC, OfTheWeights())
-    for detector, judged in zip(detectors, replay_all(recording, GRAPH, detectors), strict=True):
+    for detector, judged in zip(detectors, replay_all(recording, GRAPH, detectors, second), strict=True):
         assert_same(judged, lived(configuration, detector))
         rejected += sum(int(one.decisions.rejected.sum()) for one in judged)
         assert all(one.seconds > 0 for one in judged)
@@ -151,9 +157,23 @@ def test_gdoc_is_recorded_with_its_own_loss_and_rate(
 )
 def test_a_replay_is_right_in_other_settings(tmp_path: Path, changed: dict[str, Any]) -> None:
     configuration = replace(SMALL, **changed)
-    recording = record(configuration, GRAPH, 3, tmp_path / "r")
+    recording, second = recorded_twice(configuration, 3, tmp_path)
     for detector in (PostHoc(), AutoDetector()):
-        assert_same(replay(recording, GRAPH, detector), lived(configuration, detector, seed=3))
+        assert_same(replay(recording, GRAPH, detector, second), lived(configuration, detector, seed=3))
+
+
+def test_a_second_model_needs_a_recording_of_the_same_training(kept: Path, tmp_path: Path) -> None:
+    recording = open_recording(kept)
+    others = [
+        None,
+        record(replace(SMALL, detector=GDOC()), GRAPH, 1, tmp_path / "seed"),
+        record(replace(SMALL, detector=GDOC(), steps=2), GRAPH, 0, tmp_path / "steps"),
+        record(replace(SMALL, detector=GDOC()), OTHER, 0, tmp_path / "graph"),
+    ]
+    for second in others:
+        with pytest.raises(InputError, match="AutoDetector asks for a second model, of which there is no recording"):
+            replay_all(recording, GRAPH, [PostHoc(), AutoDetector()], second)
+    assert replay(recording, GRAPH, PostHoc(), others[1])  # who does not ask does not care
 
 
 def test_who_does_not_rehearse_does_not_see_the_rehearsals(kept: Path) -> None:

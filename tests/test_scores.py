@@ -37,7 +37,14 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 some = settings(max_examples=40, deadline=None)
 
-OF_OUTPUTS = ["msp", "max_logit", "energy", "entropy", "mahalanobis", "nearest"]  # the others: test_graph_scores.py
+OF_OUTPUTS = [
+    "msp",
+    "max_logit",
+    "energy",
+    "entropy",
+    "mahalanobis",
+    "nearest",
+]  # the others: test_graph_scores.py, test_second.py
 ALONE = [
     *(SCORES[name]() for name in OF_OUTPUTS),
     Energy(0.1),
@@ -238,7 +245,7 @@ def test_scores_differ_by_kind_and_parameters() -> None:
     assert Relative(Energy(2)) == Relative(Energy(2.0), 10)
     assert Relative(Energy(2)) != Relative(Energy(3))
     of_graphs = ["new_words", "bursting", "surplus", "misfit", "new_neighbours", "remote", "crowding"]
-    assert list(SCORES) == [*OF_OUTPUTS, *of_graphs]
+    assert list(SCORES) == [*OF_OUTPUTS, "sentinel", *of_graphs]
     assert (Mahalanobis().shrinkage, Nearest().k, Nearest().most, Relative(MSP()).weight) == (0.1, 10, 20_000, 10)
 
 

@@ -169,13 +169,21 @@ def drifting(helps: bool) -> Past:
 
 def test_the_past_tells_whether_slices_are_put_on_one_level() -> None:
     new = np.random.default_rng(6).normal(0, 1, 300)
-    scores = torch.from_numpy(np.where(np.arange(300) < 30, new + 4, new))
+    scores = torch.from_numpy(np.where(np.arange(300) < 30, new + 4, new)) + 6
     best = torch.zeros(300, dtype=torch.int64)
-    for helps, nearer in ((True, 0), (False, 1)):
-        past = drifting(helps)
-        found, kept, levelled = (BackTest(most=1, level=level).excess(scores + 6, best, past) for level in (None, 0, 1))
-        apart = [float((found - other).abs().mean()) for other in (kept, levelled)]
-        assert apart[nearer] < 0.8 * apart[1 - nearer]
+    for past, least, most in ((drifting(helps=True), 0.0, 0.3), (drifting(helps=False), 0.7, 1.0)):
+        degrees = np.linspace(0, 1, 41)
+        found = BackTest(most=1).excess(scores, best, past)
+        apart = [float((found - BackTest(most=1, level=x).excess(scores, best, past)).abs().max()) for x in degrees]
+        assert min(apart) < 0.1
+        assert least <= degrees[int(np.argmin(apart))] <= most
+
+
+def test_as_long_as_nothing_was_new_levels_are_left_as_they_are() -> None:
+    past = drifting(helps=False)
+    known = Past(past.scores, torch.zeros_like(past.unseen), past.best, past.slices)
+    scores, best = torch.linspace(-3, 9, 50, dtype=torch.float64), torch.zeros(50, dtype=torch.int64)
+    assert torch.equal(BackTest().excess(scores, best, known), BackTest(level=0).excess(scores, best, known))
 
 
 def test_on_one_level_a_drift_of_a_whole_slice_means_nothing() -> None:

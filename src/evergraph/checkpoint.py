@@ -50,6 +50,7 @@ def pack(learner: LifelongLearner) -> tuple[dict[str, Any], bytes]:
     if learner.weights_ is None or learner.vocabulary_ is None:
         raise EvergraphError("the learner has not learnt anything yet, so there is nothing to save.")
     tensors = {f"weights/{name}": value for name, value in learner.weights_.items()}
+    tensors |= {f"second/{name}": value for name, value in (learner.second_weights_ or {}).items()}
     tensors |= {f"detector/{name}": value for name, value in learner.detector_state_.items()}
     vocabulary = learner.vocabulary_
     content = {
@@ -61,6 +62,7 @@ def pack(learner: LifelongLearner) -> tuple[dict[str, Any], bytes]:
         "tasks": learner.tasks_,
         "time": learner.time_,
         "lr": learner.lr_,
+        "second_lr": learner.second_lr_,
         "losses": learner.losses_,
     }
     return content, tensors_to({name: value.detach().cpu().contiguous() for name, value in tensors.items()})
@@ -94,6 +96,8 @@ def unpack(
         time=content["time"],
         lr=content["lr"],
         losses=content["losses"],
+        second_weights=_part(found, "second/") or None,
+        second_lr=content.get("second_lr"),
     )
     return learner
 

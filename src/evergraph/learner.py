@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
@@ -76,14 +77,16 @@ class LifelongLearner(Settings):
         What the input layer reads.
     weights_
         The parameters by name.
+    second_weights_
+        Those of the second model, where the detector asks for one (`Detector.second`).
     detector_state_
         What the detector has fitted.
     tasks_
         Number of tasks so far.
     time_
         Time of the last task.
-    lr_
-        The learning rate of the last task.
+    lr_, second_lr_
+        The learning rates of the last task.
     losses_
         Loss of each step of the last task.
 
@@ -119,12 +122,14 @@ class LifelongLearner(Settings):
         self.classes_: tuple[str, ...] = ()
         self.vocabulary_: Vocabulary | None = None
         self.weights_: Parameters | None = None
+        self.second_weights_: Parameters | None = None
         self.detector_state_: dict[str, Tensor] = {}
         self.tasks_ = 0
         self.time_: int | None = None
         self.lr_: float | None = None
+        self.second_lr_: float | None = None
         self.losses_: list[float] = []
-        self._default_rate: float | None = None
+        self._default_rates: dict[type[Detector], float] = {}
         self._last: tuple[Window, Vocabulary, Tensor | SparseMatrix, Neighbours] | None = None
         self._seen: Sight | None = None
         self._built: tuple[object, Model] | None = None
@@ -144,7 +149,8 @@ class LifelongLearner(Settings):
             What may be seen. Its time must not be before that of the last task; it is the same where more labels of
             the same times have come.
         on_step
-            Called after each step with its number, from 1 up, and its loss.
+            Called after each step with its number, from 1 up, and its loss. Those of a second model come after the
+            first's, and count on.
         """
         self._check()
         if self.time_ is not None and task.time < self.time_:
@@ -184,37 +190,54 @@ class LifelongLearner(Settings):
         before = looked_back(self, task)
 
         batch, counts = self._training_batch(task, vocabulary, classes)
-        weights = self._restarted(model, vocabulary.width, len(classes), cold=cold)
-        losses: list[float] = []
-        lr = None
-        if (known := model.closed_form(counts)) is not None:
-            weights = known
-        else:
-            lr = self._rate(model, detector, task)
-            part = in_use(model, weights, batch) if self._leaves_alone_what_is_unused() else None
-            changing, read = (weights, batch) if part is None else (part.weights, part.batch)
-            trained = [value for name, value in changing.items() if model.trained(name)]
-            losses = train(
-                model,
-                detector,
-                changing,
-                read,
-                counts,
-                optimiser=self._optimiser(trained, lr, batch.graph.kernels),
-                steps=self._steps(),
-                seed=(self.seed, self.tasks_),
-                on_step=on_step,
-            )
-            if part is not None:
-                weights = part.laid_over(weights)
+        lesson = (task, batch, counts, vocabulary.width, cold)
+        weights, lr, losses = self._trained(detector, self.weights_, *lesson, on_step)
+        second: Parameters | None = None
+        second_lr: float | None = None
+        if detector.second is not None:
+            after = None if on_step is None else _after(on_step, len(losses))
+            second, second_lr, _ = self._trained(detector.second, self.second_weights_, *lesson, after)
         state = {name: value for name, value in before.items() if name.startswith(PAST)}
         if type(detector).fit is not Detector.fit:
-            outputs, chosen = self._forward(model, weights, batch, self._fitting_noise(batch)), batch.labelled
-            kept = Outputs(outputs.logits[chosen], None if outputs.hidden is None else outputs.hidden[chosen])
-            state |= detector.fit(kept, batch.targets[chosen], state if cold else before)
+            outputs = self._forward(model, weights, second, batch, self._fitting_noise(batch))
+            state |= detector.fit(outputs[batch.labelled], batch.targets[batch.labelled], state if cold else before)
         # From here on nothing can fail: either all of it is new or, above, none.
-        self.classes_, self.vocabulary_, self.weights_, self.detector_state_ = classes, vocabulary, weights, state
-        self.tasks_, self.time_, self.lr_, self.losses_ = self.tasks_ + 1, task.time, lr, losses
+        self.classes_, self.vocabulary_, self.detector_state_ = classes, vocabulary, state
+        self.weights_, self.second_weights_ = weights, second
+        self.lr_, self.second_lr_, self.losses_ = lr, second_lr, losses
+        self.tasks_, self.time_ = self.tasks_ + 1, task.time
+
+    def _trained(
+        self,
+        detector: Detector,
+        before: Parameters | None,
+        task: Task,
+        batch: Batch,
+        counts: Tensor,
+        width: int,
+        cold: bool,
+        on_step: OnStep | None,
+    ) -> tuple[Parameters, float | None, list[float]]:
+        """Parameters after those before, trained with a detector's loss; the learning rate, and the losses."""
+        model = self._model()
+        if (known := model.closed_form(counts)) is not None:
+            return known, None, []
+        weights, lr = self._restarted(model, before, width, len(counts), cold=cold), self._rate(model, detector, task)
+        part = in_use(model, weights, batch) if self._leaves_alone_what_is_unused() else None
+        changing, read = (weights, batch) if part is None else (part.weights, part.batch)
+        trained = [value for name, value in changing.items() if model.trained(name)]
+        losses = train(
+            model,
+            detector,
+            changing,
+            read,
+            counts,
+            optimiser=self._optimiser(trained, lr, batch.graph.kernels),
+            steps=self._steps(),
+            seed=(self.seed, self.tasks_),
+            on_step=on_step,
+        )
+        return (weights if part is None else part.laid_over(weights)), lr, losses
 
     def _new_classes(self, task: Task) -> list[str]:
         found = {task.graph.class_names[code] for code in np.unique(task.targets[task.targets >= 0])}
@@ -227,16 +250,19 @@ class LifelongLearner(Settings):
     def _rate(self, model: Model, detector: Detector, task: Task) -> float:
         if self.lr is not None:
             return self.lr
-        if self._default_rate is None:  # as in the paper, one for all tasks
-            self._default_rate = default_rate(model, detector, warm=self.restart != "cold", level=task.level)
-        return self._default_rate
+        if type(detector) not in self._default_rates:  # as in the paper, one for all tasks
+            warm = self.restart != "cold"
+            self._default_rates[type(detector)] = default_rate(model, detector, warm=warm, level=task.level)
+        return self._default_rates[type(detector)]
 
-    def _restarted(self, model: Model, inputs: int, outputs: int, *, cold: bool) -> Parameters:
+    def _restarted(
+        self, model: Model, before: Parameters | None, inputs: int, outputs: int, *, cold: bool
+    ) -> Parameters:
         """The parameters to train from: all fresh, or what is known laid over fresh ones."""
         fresh = {
             k: v.to(self.device) for k, v in model.parameters(inputs, outputs, Draw(self.seed, self.tasks_)).items()
         }
-        return fresh if cold or self.weights_ is None else carry_over(self.weights_, fresh)
+        return fresh if cold or before is None else carry_over(before, fresh)
 
     def _training_batch(self, task: Task, vocabulary: Vocabulary, classes: tuple[str, ...]) -> tuple[Batch, Tensor]:
         x, graph = self._read(task.training, vocabulary, task.time)
@@ -301,9 +327,8 @@ class LifelongLearner(Settings):
             raise EvergraphError("the learner has not learnt anything yet: call adapt(task) first.")
         x, graph = self._read(task.window, self.vocabulary_, task.time)
         everything = Batch(x, graph, len(graph), torch.empty(0, dtype=torch.int64))
-        found = self._forward(self._model(), self.weights_, everything)
-        hidden = None if found.hidden is None else found.hidden[task.test]
-        return Outputs(found.logits[task.test], hidden, self._sight(task))
+        found = self._forward(self._model(), self.weights_, self.second_weights_, everything)[task.test]
+        return replace(found, sight=self._sight(task))
 
     def _sight(self, task: Task) -> Sight:
         """What a detector may look at; that of the last slice is kept, for it is looked back at soon."""
@@ -311,9 +336,12 @@ class LifelongLearner(Settings):
             self._seen = Sight(task, self.classes_)
         return self._seen
 
-    def _forward(self, model: Model, weights: Parameters, batch: Batch, noise: Noise | None = None) -> Outputs:
+    def _forward(
+        self, model: Model, weights: Parameters, second: Parameters | None, batch: Batch, noise: Noise | None = None
+    ) -> Outputs:
         with torch.no_grad():
-            return Outputs(*model.forward(weights, batch, noise))
+            other = None if second is None else model.forward(second, batch, noise)[0]
+            return Outputs(*model.forward(weights, batch, noise), second=other)
 
     def _read(self, window: Window, vocabulary: Vocabulary, time: int) -> tuple[Tensor | SparseMatrix, Neighbours]:
         """Features and neighbours as tensors; those of the last window are kept, for training and deciding share it."""
@@ -375,19 +403,24 @@ class LifelongLearner(Settings):
         time: int | None,
         lr: float | None,
         losses: list[float],
+        second_weights: Parameters | None = None,
+        second_lr: float | None = None,
     ) -> None:
         """Go on from what was saved; weights that are not this model's are refused."""
-        expected = self._model().parameters(vocabulary.width, len(classes), Draw(0))
-        shapes = {name: tuple(value.shape) for name, value in expected.items()}
-        if shapes != {name: tuple(value.shape) for name, value in weights.items()}:
+        expected = _shapes(self._model().parameters(vocabulary.width, len(classes), Draw(0)))
+        if any(_shapes(one) != expected for one in (weights, second_weights) if one is not None):
             raise InputError(
                 f"the saved weights are not those of {self._model()!r}", fix="give the model that was trained"
             )
-        self.weights_ = {name: value.to(self.device) for name, value in weights.items()}
-        self.detector_state_ = {name: value.to(self.device) for name, value in state.items()}
+        self.weights_, self.second_weights_, self.detector_state_ = weights, second_weights, state
+        self._move()
         self.classes_, self.vocabulary_ = classes, vocabulary
-        self.tasks_, self.time_, self.lr_, self.losses_ = tasks, time, lr, losses
-        self._default_rate = lr if self.lr is None else None
+        self.tasks_, self.time_, self.losses_ = tasks, time, losses
+        self.lr_, self.second_lr_ = lr, second_lr
+        own, self._default_rates = self._detector(), {}
+        for detector, rate in ((own, lr), (own.second, second_lr)):
+            if detector is not None and rate is not None and self.lr is None:
+                self._default_rates[type(detector)] = rate
 
     # --- settings ----------------------------------------------------------------------------------------------------
 
@@ -396,13 +429,19 @@ class LifelongLearner(Settings):
         if self.weights_ is not None and params.get("text", self.text) != self.text:
             raise InputError("text cannot be changed after training", fix="start a new learner")
         if params.get("restart", self.restart) != self.restart:
-            self._default_rate = None  # which goes with the restart
+            self._default_rates = {}  # which go with the restart
         super().set_params(**params)
         self._last = None  # which is of the old device and kernels
-        if self.weights_ is not None:
-            self.weights_ = {name: value.to(self.device) for name, value in self.weights_.items()}
-            self.detector_state_ = {name: value.to(self.device) for name, value in self.detector_state_.items()}
+        self._move()
         return self
+
+    def _move(self) -> None:
+        """All that was learnt to the device."""
+        self.weights_, self.second_weights_ = (
+            None if weights is None else {name: value.to(self.device) for name, value in weights.items()}
+            for weights in (self.weights_, self.second_weights_)
+        )
+        self.detector_state_ = {name: value.to(self.device) for name, value in self.detector_state_.items()}
 
     def _model(self) -> Model:
         if self._built is None or self._built[0] is not self.model:
@@ -436,3 +475,12 @@ class LifelongLearner(Settings):
         if self.detector is not None and not isinstance(self.detector, Detector):
             raise InputError(f"{self.detector!r} is no detector", fix="give one of evergraph.detect")
         self._model()
+
+
+def _after(on_step: OnStep, number: int) -> OnStep:
+    """Tell of steps that come after others."""
+    return lambda step, loss: on_step(number + step, loss)
+
+
+def _shapes(weights: Parameters) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(value.shape) for name, value in weights.items()}

@@ -14,7 +14,7 @@ from evergraph.nn import Batch, Model, Noise
 from evergraph.nn.adam import Adam
 from evergraph.nn.base import Parameters
 
-__all__ = ["OnStep", "noise_of", "train"]
+__all__ = ["OnStep", "noise_of", "steps_a_task", "train"]
 
 OnStep = Callable[[int, float], object]
 """Called after each step with its number, from 1 up, and its loss."""
@@ -74,6 +74,18 @@ def train(
     for value in optimiser.parameters:
         value.requires_grad_(False)
     return losses
+
+
+def steps_a_task(steps: int, detector: Detector | None) -> int:
+    """How many steps a task takes in all, with those of a second model.
+
+    Examples
+    --------
+    >>> from evergraph.detect import GDOC, AutoDetector
+    >>> steps_a_task(200, GDOC()), steps_a_task(200, AutoDetector())
+    (200, 400)
+    """
+    return steps if detector is None or detector.second is None else 2 * steps
 
 
 def noise_of(batch: Batch, seed: tuple[int, int], step: int) -> Noise:

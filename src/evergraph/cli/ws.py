@@ -276,10 +276,17 @@ def update(
     change(
         ws,
         "update",
-        lambda workspace, steps: workspace.update(restart.value, on_step=steps(workspace.learner().steps)),
+        lambda workspace, steps: workspace.update(restart.value, on_step=steps(_steps_of(workspace))),
         as_json,
         quiet,
     )
+
+
+def _steps_of(workspace: Workspace) -> int:
+    from evergraph.training import steps_a_task
+
+    learner = workspace.learner()
+    return steps_a_task(learner.steps, learner.detector)
 
 
 @app.command(short_help="Return to an earlier version.", epilog="Example: evergraph ws rollback ws 12")

@@ -111,6 +111,7 @@ def init(
         with progress("init", quiet or as_json) as shown:
             from evergraph.datasets.tables import Columns, feature_columns
             from evergraph.experiments import build_detector, build_model
+            from evergraph.training import steps_a_task
             from evergraph.workspace import Workspace
 
             columns = Columns(id, time, label, text, names_in(features), source, target, edge_time)
@@ -131,7 +132,7 @@ def init(
                 seed=seed,
                 columns=columns,
                 keep=keep,
-                on_step=shown(steps),
+                on_step=shown(steps_a_task(steps, rejecting)),
             )
             status, following = workspace.status(), next_of(workspace, ws)
         what = workspace.log()[0].what

@@ -9,43 +9,43 @@ from torch import Tensor
 
 from evergraph.detect.base import Detector, Outputs, State
 from evergraph.detect.post_hoc import PostHoc
-from evergraph.detect.scores import (
-    Bursting,
-    Crowding,
-    Energy,
-    Misfit,
-    Relative,
-    Remote,
-    Score,
-    Smoothed,
-    Surplus,
-    Together,
-)
+from evergraph.detect.scores import MSP, Crowding, Misfit, Remote, Score, Sentinel, Smoothed, Surplus, Together
 from evergraph.detect.thresholds import BackTest
 
-__all__ = ["SIGNALS", "AutoDetector"]
+__all__ = ["COUNTS", "SIGNALS", "AutoDetector", "together"]
 
 SIGNALS: dict[str, Score] = {
-    "energy": Relative(Energy()),
-    "bursting": Bursting(),
+    "msp": MSP(),
+    "sentinel": Sentinel(),
     "surplus": Surplus(),
+    "misfit": Misfit(),
     "remote": Remote(),
     "crowding": Crowding(),
-    "misfit": Misfit(),
 }
-"""What `AutoDetector` looks at: the model, bursting words (at all, beyond the classes), distance, crowd and fit."""
+"""What `AutoDetector` looks at: two models, words that burst beyond the classes, fit, distance and crowd."""
+COUNTS = {"sentinel": 3.0}
+"""How much a signal counts, if not 1."""
+
+
+def together(without: str | None = None) -> Together:
+    """The signals, but for one."""
+    names = [name for name in SIGNALS if name != without]
+    return Together(tuple(SIGNALS[name] for name in names), tuple(COUNTS.get(name, 1.0) for name in names))
 
 
 @dataclass(frozen=True)
 class AutoDetector(Detector):
-    """Six signals of a new class, weighed by the past, smoothed over the slice, and a line that the past has drawn.
+    """Six signals of a new class, smoothed over the slice, and a line that the past has drawn.
 
-    It trains as a plain classifier does, so it tells classes as well as one. What is strange about a slice is seen in
-    the model's energy, in words and in neighbours. Each signal is measured against the vertices of known classes in
-    earlier slices, when these were decided. The line is the one that would have served best so far, drawn to a cautious
-    one as long as few new classes were met. It needs no labels but those that come anyway.
+    The model that decides classes is trained as a plain classifier, so it tells them as well as one. A second one is
+    trained beside it with gDOC's loss and keeps watch (`Sentinel`), which doubles the time of training. What else is
+    strange about a slice is seen in words and in neighbours. Each signal is measured against the vertices of known
+    classes in earlier slices, when these were decided. The line is the one that would have served best so far, drawn to
+    one above which a fifth of the known vertices were, as long as few new classes were met. It needs no labels but
+    those that come anyway.
 
-    It is ``PostHoc(Smoothed(Together(SIGNALS.values())), BackTest(most=most))``.
+    It is ``PostHoc(Smoothed(Together(SIGNALS.values(), counts)), BackTest(most=most))``, where the sentinel counts 3
+    and all others count 1.
 
     Parameters
     ----------
@@ -74,7 +74,12 @@ class AutoDetector(Detector):
     @property
     def made_of(self) -> PostHoc:
         """Its score and its threshold."""
-        return PostHoc(Smoothed(Together(tuple(SIGNALS.values()))), BackTest(most=self.most))
+        return PostHoc(Smoothed(together()), BackTest(most=self.most))
+
+    @property
+    def second(self) -> Detector | None:
+        """Whom the sentinel asks for."""
+        return self.made_of.second
 
     def loss(self, logits: Tensor, targets: Tensor, counts: Tensor, weights: Tensor | None = None) -> Tensor:
         """Cross-entropy."""

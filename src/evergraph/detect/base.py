@@ -35,6 +35,8 @@ class Outputs:
         The vectors below the output layer, one row for each vertex, where the model gives them.
     sight
         What there is to see of them in the graph, where they are a whole slice that is decided or looked back at.
+    second
+        Logits of the second model, where the detector asks for one; see `Detector.second`.
 
     Examples
     --------
@@ -45,9 +47,15 @@ class Outputs:
     logits: Tensor
     hidden: Tensor | None = None
     sight: Sight | None = None
+    second: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.logits)
+
+    def __getitem__(self, rows: Tensor | slice) -> Outputs:
+        """What it says of some of them; they are no whole slice, so there is nothing to see of them in the graph."""
+        hidden, second = (None if part is None else part[rows] for part in (self.hidden, self.second))
+        return Outputs(self.logits[rows], hidden, second=second)
 
 
 class Detector(ABC):
@@ -83,6 +91,14 @@ class Detector(ABC):
 
     rehearsals: ClassVar[int] = 0
     """Number of times before the first task that a learner lives through, for `look_back` to have something to see."""
+
+    @property
+    def second(self) -> Detector | None:
+        """Whose loss a second model is trained with, beside the first; None, as here, where one is enough.
+
+        The learner trains it on the same vertices, from the same seed and as long, and `Outputs.second` are its logits.
+        """
+        return None
 
     @abstractmethod
     def loss(self, logits: Tensor, targets: Tensor, counts: Tensor, weights: Tensor | None = None) -> Tensor:

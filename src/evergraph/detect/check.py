@@ -43,7 +43,8 @@ def check_detector(detector: Detector) -> None:
     It looks at the loss (finite, downhill to the right classes, honours the vertices' weights), the state (flat
     tensors; can be fitted again when there are more classes, or classes with one vertex or none), the score (float64,
     finite, up = more unseen), the decision (agrees with the score), and at what must not matter: the order of classes
-    and of vertices, and that it was called before. All of it is asked again once the detector has looked back. Slices
+    and of vertices, and that it was called before. It is given a second model's logits if it asks for them
+    (`Detector.second`). All of it is asked again once the detector has looked back. Slices
     stand in a small graph, in which each class has words and neighbours of its own, the unseen one too.
 
     Raises
@@ -165,6 +166,7 @@ def _check_score(detector: Detector, looks_back: bool) -> None:
         extreme = torch.full_like(outputs.logits, low)
         extreme[:, 1] = high
         _judge(detector, dataclasses.replace(outputs, logits=extreme), state)
+        _judge(detector, dataclasses.replace(outputs, second=extreme), state)
 
 
 def _check_decision(detector: Detector, looks_back: bool) -> None:
@@ -219,7 +221,8 @@ def _say(targets: Tensor, classes: int, dtype: torch.dtype = torch.float32) -> O
     known = torch.nonzero(targets >= 0).squeeze(1)
     logits[known, targets[known]] += 10
     hidden[torch.arange(len(targets)), targets] += 3  # -1 is the last column, where no known class is
-    return Outputs(logits.to(dtype), hidden.to(dtype))
+    second = logits / 2 + torch.randn(logits.shape, generator=generator, dtype=torch.float64) / 4
+    return Outputs(logits.to(dtype), hidden.to(dtype), second=second.to(dtype))
 
 
 def _show(targets: Tensor, classes: int, dtype: torch.dtype = torch.float32) -> Outputs:
@@ -272,7 +275,8 @@ def _doubtful(dtype: torch.dtype, least: float = 0.0) -> Outputs:
     """
     clear = _show(_NEW.repeat(5), _CLASSES, dtype)
     sure = torch.linspace(least, 1, len(clear), dtype=dtype).unsqueeze(1)
-    return dataclasses.replace(clear, logits=clear.logits * sure)
+    second = None if clear.second is None else clear.second * sure
+    return dataclasses.replace(clear, logits=clear.logits * sure, second=second)
 
 
 def _take(outputs: Outputs, rows: Tensor) -> Outputs:
@@ -288,7 +292,7 @@ def _take(outputs: Outputs, rows: Tensor) -> Outputs:
         parts = (take(graph.ids, order), graph.times[order], graph.codes[order], graph.class_names, features, ends)
         moved = assemble(*parts, graph.axis, graph.about)
         sight = dataclasses.replace(sight, task=dataclasses.replace(sight.task, graph=moved))
-    return Outputs(outputs.logits[rows], None if outputs.hidden is None else outputs.hidden[rows], sight)
+    return dataclasses.replace(outputs[rows], sight=sight)
 
 
 def _reorder(outputs: Outputs) -> Outputs:
@@ -296,7 +300,8 @@ def _reorder(outputs: Outputs) -> Outputs:
     sight = outputs.sight
     if sight is not None:
         sight = dataclasses.replace(sight, classes=tuple(sight.classes[column] for column in _ORDER.tolist()))
-    return dataclasses.replace(outputs, logits=outputs.logits[:, _ORDER], sight=sight)
+    second = None if outputs.second is None else outputs.second[:, _ORDER]
+    return dataclasses.replace(outputs, logits=outputs.logits[:, _ORDER], sight=sight, second=second)
 
 
 # --- calls that look at what comes back ------------------------------------------------------------------------------
@@ -311,6 +316,10 @@ def _require(detector: Detector, kept: bool, rule: str) -> None:
 def _call(detector: Detector, method: Callable[..., _Result], *arguments: Any) -> _Result:
     seen = [given.sight for given in arguments if isinstance(given, Outputs) and given.sight is not None]
     shared: dict[int, Any] = {id(sight.task.graph): sight.task.graph for sight in seen}  # which cannot be changed
+    if detector.second is None:
+        arguments = tuple(
+            dataclasses.replace(given, second=None) if isinstance(given, Outputs) else given for given in arguments
+        )
     given = copy.deepcopy(arguments, shared)  # so that a method which breaks the rule spoils nothing here
     result = method(*given)
     untouched = all(map(_unchanged, given, arguments))

@@ -44,6 +44,11 @@ class PostHoc(Detector):
     by: Score = field(default_factory=lambda: Relative(Energy()))
     threshold: Threshold = field(default_factory=BackTest)
 
+    @property
+    def second(self) -> Detector | None:
+        """Whom the score asks for."""
+        return self.by.second
+
     def loss(self, logits: Tensor, targets: Tensor, counts: Tensor, weights: Tensor | None = None) -> Tensor:  # noqa: ARG002
         """Cross-entropy, as a (weighted) mean over vertices; 0 where no vertex has weight."""
         return cross_entropy(logits, targets, shares_of(logits, weights))

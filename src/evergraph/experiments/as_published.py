@@ -189,6 +189,11 @@ class PublishedLearner(LifelongLearner):
         super().__init__(model, detector, **{"text": "global", **settings})
         if self.text != "global":
             raise InputError(f"text is {self.text!r}", fix="leave it out: the authors know all words from the start")
+        if detector is not None and detector.second is not None:
+            raise InputError(
+                f"{type(detector).__name__} asks for a second model, which the authors' code has no place for",
+                fix="give DOC, gDOC or no detector",
+            )
         self.first_steps = first_steps
         self.known_: frozenset[str] = frozenset()
         self._found: frozenset[str] = frozenset()
@@ -219,9 +224,8 @@ class PublishedLearner(LifelongLearner):
     def _is_cold(self, new: bool) -> bool:  # noqa: ARG002  # what is new is known here
         return super()._is_cold(bool(self._appeared))
 
-    def _restarted(self, model: Model, inputs: int, outputs: int, *, cold: bool) -> Parameters:
+    def _restarted(self, model: Model, old: Parameters | None, inputs: int, outputs: int, *, cold: bool) -> Parameters:
         fresh = model.parameters(inputs, outputs, Draw(self.seed, self.tasks_))
-        old = self.weights_
         if old is None:
             return fresh
         if cold:

@@ -21,6 +21,7 @@ from typing import Any
 
 from evergraph import __version__
 from evergraph.describe import described
+from evergraph.detect import Detector
 from evergraph.errors import EvergraphError, InputError
 from evergraph.experiments.compare_results import keep
 from evergraph.experiments.configuration import Configuration
@@ -28,8 +29,8 @@ from evergraph.experiments.contestants import Contestant
 from evergraph.experiments.judgement import FIGURES, Judgement, judge, or_none
 from evergraph.experiments.lifelong import graph_of, name_of
 from evergraph.experiments.processes import executor_for, threads_each
-from evergraph.experiments.recording import OnTask, record
-from evergraph.experiments.replay import replay_all
+from evergraph.experiments.recording import OnTask, Recording, record
+from evergraph.experiments.replay import Judged, replay_all
 from evergraph.experiments.run import NUMERICS_VERSION
 from evergraph.metrics import Summary, TaskScores, over_seeds
 
@@ -164,6 +165,19 @@ class _Job:
         return str(described(self.configuration.detector)["name"])
 
     @property
+    def folder(self) -> Path:
+        """Where the training is on record."""
+        return self.out / RECORDINGS / self.graph / self.loss / f"seed-{self.seed}"
+
+    @property
+    def by_second(self) -> dict[Detector | None, list[Contestant]]:
+        """The contestants by the second model that they ask for."""
+        found: dict[Detector | None, list[Contestant]] = {}
+        for one in self.contestants:
+            found.setdefault(one.detector.second, []).append(one)
+        return found
+
+    @property
     def words(self) -> str:
         return f"{self.graph}, loss of {self.loss}, seed {self.seed}"
 
@@ -286,12 +300,18 @@ def _work(job: _Job, on_task: OnTask | None = None) -> list[Judgement] | str:
 def _judgements(job: _Job, on_task: OnTask | None) -> list[Judgement]:
     graph, print_ = graph_of(job.path)
     with threads_each(1):
-        folder = job.out / RECORDINGS / job.graph / job.loss / f"seed-{job.seed}"
-        recording = record(job.configuration, graph, job.seed, folder, on_progress=on_task)
-        replayed = replay_all(recording, graph, [one.detector for one in job.contestants])
+        recording = record(job.configuration, graph, job.seed, job.folder, on_progress=on_task)
+        seconds: dict[Detector | None, Recording | None] = {None: None}
+        replayed: dict[str, list[Judged]] = {}
+        for second, group in job.by_second.items():
+            if second is not None:
+                beside = replace(job, configuration=replace(job.configuration, detector=second))
+                seconds[second] = record(beside.configuration, graph, job.seed, beside.folder, on_progress=on_task)
+            judged = replay_all(recording, graph, [one.detector for one in group], seconds[second])
+            replayed |= {one.name: found for one, found in zip(group, judged, strict=True)}
     found = []
-    for one, judged in zip(job.contestants, replayed, strict=True):
-        figures, tasks = judge(recording, graph, one, judged)
+    for one in job.contestants:
+        figures, tasks = judge(recording, graph, one, replayed[one.name], seconds[one.detector.second])
         about = {
             "fingerprint": print_,
             "settings": _settings(one),

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import ClassVar
 
 from evergraph.detect import DOC, GDOC, Detector, Softmax
-from evergraph.detect.auto import SIGNALS, AutoDetector
+from evergraph.detect.auto import SIGNALS, AutoDetector, together
 from evergraph.detect.post_hoc import PostHoc
 from evergraph.detect.scores import OF_GRAPH, OF_OUTPUTS, SCORES, Relative, Score, Smoothed, Together
 from evergraph.detect.thresholds import THRESHOLDS, BackTest, Budget, Fixed, Threshold
@@ -19,10 +19,10 @@ __all__ = ["PARTS", "USUAL", "Contestant", "contestant", "contestants"]
 USUAL = "none,gdoc:0.5,gdoc:0.75,energy,relative-energy,auto"
 """Whom to compare unless said otherwise."""
 
-PARTS = (*SIGNALS, "smoothing", "weights", "levels", "alignment", "back-test", "limit", "rehearsals")
-"""What ``auto-without-…`` can do without: a signal; smoothing over kin; weights other than equal ones; levels that
-outlast a slice, or their alignment; the line that served best so far (instead, one in ten known vertices lies
-above it); the limit to a slice's rejected share; or the rehearsals before the first task."""
+PARTS = (*SIGNALS, "counts", "smoothing", "levels", "alignment", "back-test", "limit", "rehearsals")
+"""What ``auto-without-…`` can do without: a signal; the sentinel's counting more than the others; smoothing over kin;
+levels that outlast a slice, or their alignment; the line that served best so far (instead, one in five known vertices
+lies above it); the limit to a slice's rejected share; or the rehearsals before the first task."""
 
 _WITHOUT = "auto-without-"
 _RELATIVE = "relative-"
@@ -108,9 +108,8 @@ def _without(part: str) -> Detector:
     if part not in PARTS:
         raise _unknown(f"part {part!r} of auto", part, list(PARTS), list(PARTS))
     whole = AutoDetector().made_of
-    signals = tuple(signal for name, signal in SIGNALS.items() if name != part)
-    together = Together(signals, weight=1e12) if part == "weights" else Together(signals)
-    score = together if part == "smoothing" else Smoothed(together)
+    signals = Together(together().scores) if part == "counts" else together(part)
+    score = signals if part == "smoothing" else Smoothed(signals)
     threshold = {
         "levels": BackTest(level=1),
         "alignment": BackTest(level=0),

@@ -35,7 +35,7 @@ FIGURES: dict[str, str] = {
     "unseen": "share of all that is unseen, all tasks together",
     "id_accuracy": "of the best known class, where the learner knows the class; mean over tasks",
     "seconds_detector": "to look back, fit, score and reject; what detectors share counts for the first of them",
-    "seconds_training": "with rehearsals, where the detector asks for them",
+    "seconds_training": "with rehearsals and a second model, where the detector asks for them",
 }
 """All figures and what they mean."""
 
@@ -76,7 +76,11 @@ class Judgement:
 
 
 def judge(
-    recording: Recording, graph: EvolvingGraph, contestant: Contestant, judged: Sequence[Judged]
+    recording: Recording,
+    graph: EvolvingGraph,
+    contestant: Contestant,
+    judged: Sequence[Judged],
+    second: Recording | None = None,
 ) -> tuple[dict[str, float], tuple[dict[str, Any], ...]]:
     """All figures of a contestant (see `FIGURES`), and those of each task.
 
@@ -86,6 +90,8 @@ def judge(
         What was recorded.
     contestant, judged
         Who was judged, and what came of it; see `replay_all`.
+    second
+        The second model's recording, where the contestant asks for one.
     """
     scores: list[TaskScores] = []
     tasks: list[dict[str, Any]] = []
@@ -111,7 +117,9 @@ def judge(
         "flagged": (confusion.tp + confusion.fp) / number,
         "unseen": (confusion.tp + confusion.fn) / number,
         "seconds_detector": sum(one.seconds for one in judged),
-        "seconds_training": recording.training_seconds(contestant.detector),
+        "seconds_training": sum(
+            one.training_seconds(contestant.detector) for one in (recording, second) if one is not None
+        ),
         **{name: _or_nan(means[name]) for name in ("mcc_per_task", "open_f1", "id_accuracy")},
         **{f"{name}_per_task": _or_nan(means[name]) for name in ("auroc", "aupr", "fpr95", "oracle_mcc")},
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time as clock
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -38,7 +38,9 @@ class Judged:
     seconds: float
 
 
-def replay(recording: Recording, graph: EvolvingGraph, detector: Detector) -> list[Judged]:
+def replay(
+    recording: Recording, graph: EvolvingGraph, detector: Detector, second: Recording | None = None
+) -> list[Judged]:
     """What a detector would have decided, task by task: bit for bit what a learner with it decides.
 
     Parameters
@@ -49,17 +51,28 @@ def replay(recording: Recording, graph: EvolvingGraph, detector: Detector) -> li
         The graph that was recorded.
     detector
         Whom to judge.
+    second
+        Of the same training with the loss that the detector's second model has, if it asks for one.
     """
-    return replay_all(recording, graph, [detector])[0]
+    return replay_all(recording, graph, [detector], second)[0]
 
 
-def replay_all(recording: Recording, graph: EvolvingGraph, detectors: Sequence[Detector]) -> list[list[Judged]]:
+def replay_all(
+    recording: Recording, graph: EvolvingGraph, detectors: Sequence[Detector], second: Recording | None = None
+) -> list[list[Judged]]:
     """The same for several detectors: events are read once, and what is looked up in the graph is shared.
 
     What they share is counted with the time of the first who asks for it.
     """
     if fingerprint(graph) != recording.identity["fingerprint"]:
         raise InputError("the recording is of another graph", file=recording.folder, fix="give the one it was made of")
+    asking = [detector for detector in detectors if detector.second is not None]
+    if asking and (second is None or not _same_but_for_the_loss(recording, second)):
+        raise InputError(
+            f"{type(asking[0]).__name__} asks for a second model, of which there is no recording that goes with this",
+            file=recording.folder,
+            fix="record the same training with the loss of its second model, and give that, too",
+        )
     listeners = [_Listener(detector, recording.identity["rehearsals"]) for detector in detectors]
 
     @lru_cache(maxsize=2)  # a slice is decided and, as the next event but one, looked back at
@@ -67,16 +80,29 @@ def replay_all(recording: Recording, graph: EvolvingGraph, detectors: Sequence[D
         return Sight(recording.task(graph, time), classes)
 
     judged: list[list[Judged]] = [[] for _ in detectors]
-    for event in recording.events:
+    for number, event in enumerate(recording.events):
         said = recording.read(event)
         seen = None if event.time is None else sight(event.time, event.classes)
-        outputs = Outputs(said["logits"], said.get("hidden"), seen)
+        plain = Outputs(said["logits"], said.get("hidden"), seen)
+        both = replace(plain, second=second.read(second.events[number])["logits"]) if asking and second else plain
         for listener, found in zip(listeners, judged, strict=True):
+            outputs = plain if listener.detector.second is None else both
             if seen is not None and event.kind == "decide":
                 found.append(listener.decide(outputs, seen))
             else:
                 listener.listen(event, outputs, said["targets"])
     return judged
+
+
+def _same_but_for_the_loss(one: Recording, other: Recording) -> bool:
+    """Whether the same was asked of two models, event by event."""
+
+    def asked(recording: Recording) -> list[object]:
+        events = [replace(event, file="", sha256="", seconds=0.0) for event in recording.events]
+        identity = {**recording.identity, "configuration": {**recording.identity["configuration"], "detector": None}}
+        return [identity, recording.view, *events]
+
+    return asked(one) == asked(other)
 
 
 class _Listener:

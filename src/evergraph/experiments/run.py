@@ -25,6 +25,7 @@ from evergraph.graph.evolving import EvolvingGraph
 from evergraph.learner import LifelongLearner
 from evergraph.metrics import Summary, over_seeds, summarise
 from evergraph.task import Task
+from evergraph.training import steps_a_task
 
 __all__ = ["NUMERICS_VERSION", "OnProgress", "RunResult", "run", "run_task"]
 
@@ -144,9 +145,13 @@ def run(
             store.keep_graph(lambda: graph_facts(graph, [task.time for task in plan], name) | made_by)
         rows = {}
         for index, seed in enumerate(seeds):
-            on_step = _of_seed(on_progress, index, len(plan), configuration.steps)
+            on_step = _of_seed(on_progress, index, len(plan), _steps(configuration))
             rows[seed] = _run_seed(configuration, plan, seed, store, on_step)
     return RunResult(described, rows)
+
+
+def _steps(configuration: Configuration) -> int:
+    return steps_a_task(configuration.steps, configuration.detector)
 
 
 def _of_seed(on_progress: OnProgress | None, seed: int, tasks: int, steps: int) -> Callable[..., object]:
@@ -184,10 +189,10 @@ def _run_seed(
                 store.append(row)
                 if index < len(plan) - 1:
                     learner.save(store.checkpoint(seed))
-            on_step(index, configuration.steps)
+            on_step(index, _steps(configuration))
     if store is not None:
         store.finish(seed)
-    on_step(len(plan) - 1, configuration.steps)
+    on_step(len(plan) - 1, _steps(configuration))
     return tuple(rows[value(task.time)] for task in plan)
 
 

@@ -14,6 +14,7 @@ from evergraph.detect.scores.new_neighbours import NewNeighbours
 from evergraph.detect.scores.new_words import NewWords
 from evergraph.detect.scores.relative import Relative
 from evergraph.detect.scores.remote import Remote
+from evergraph.detect.scores.sentinel import Sentinel
 from evergraph.detect.scores.smoothed import Smoothed
 from evergraph.detect.scores.surplus import Surplus
 from evergraph.detect.scores.together import Together
@@ -36,6 +37,7 @@ __all__ = [
     "Relative",
     "Remote",
     "Score",
+    "Sentinel",
     "Smoothed",
     "Surplus",
     "Together",
@@ -48,6 +50,7 @@ OF_OUTPUTS: dict[str, type[Score]] = {
     "entropy": Entropy,
     "mahalanobis": Mahalanobis,
     "nearest": Nearest,
+    "sentinel": Sentinel,
 }
 """The scores of a model's outputs, by name."""
 OF_GRAPH: dict[str, type[Score]] = {

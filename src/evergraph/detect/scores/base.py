@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from evergraph.detect.base import PAST, Outputs, State
+from evergraph.detect.base import PAST, Detector, Outputs, State
 from evergraph.errors import InputError
 
 if TYPE_CHECKING:
@@ -60,6 +60,11 @@ class Score(ABC):
     def look_back(self, outputs: Outputs, targets: Tensor, before: State) -> State:  # noqa: ARG002  # most do not
         """What the score keeps once the labels have come of a slice that was decided; see `Detector.look_back`."""
         return {}
+
+    @property
+    def second(self) -> Detector | None:
+        """Whose loss a second model must be trained with for this score; None, as here, where it needs none."""
+        return None
 
     @abstractmethod
     def of(self, outputs: Outputs, state: State) -> Tensor:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from evergraph.detect.base import Outputs, State
+from evergraph.detect.base import Detector, Outputs, State
 from evergraph.detect.scores.base import Score, fitted, inner_state, outer_state, plain_number, predicted
 from evergraph.errors import InputError
 
@@ -63,6 +63,11 @@ class Relative(Score):
                 fix="set weight to a number of vertices above 0 (10 is usual)",
             )
         object.__setattr__(self, "weight", weight)
+
+    @property
+    def second(self) -> Detector | None:
+        """That of the other score."""
+        return self.score.second
 
     def fit(self, outputs: Outputs, targets: Tensor, before: State) -> State:
         """State of this score and of the other; see the class."""

@@ -9,7 +9,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from evergraph.detect.base import Outputs, State
+from evergraph.detect.base import Detector, Outputs, State
 from evergraph.detect.scores.base import Score, inner_state, outer_state, plain_number
 from evergraph.errors import InputError
 
@@ -45,8 +45,8 @@ class Smoothed(Score):
     """
 
     score: Score
-    weight: float = 0.8
-    rounds: int = 5
+    weight: float = 0.7
+    rounds: int = 3
 
     def __post_init__(self) -> None:
         if not isinstance(self.score, Score):
@@ -59,6 +59,11 @@ class Smoothed(Score):
         if isinstance(self.rounds, bool) or not isinstance(self.rounds, int) or self.rounds < 0:
             raise InputError(f"the argument rounds is {self.rounds!r}", fix="set rounds to a whole number from 0 up")
         object.__setattr__(self, "weight", weight)
+
+    @property
+    def second(self) -> Detector | None:
+        """That of the other score."""
+        return self.score.second
 
     def fit(self, outputs: Outputs, targets: Tensor, before: State) -> State:
         """State of the other score."""

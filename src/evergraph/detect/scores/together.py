@@ -8,17 +8,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from evergraph.detect.base import PAST, UNKNOWN, Outputs, State
+from evergraph.detect.base import PAST, Detector, Outputs, State
 from evergraph.detect.scores.base import Score, inner_state, outer_state, plain_number
 from evergraph.errors import InputError
 
 __all__ = ["Together"]
 
-_MEANS, _VARIANCES, _UNSEEN, _NUMBER = (
-    f"{PAST}{name}" for name in ("means", "variances", "unseen_means", "unseen_number")
-)
+_MEANS, _VARIANCES = f"{PAST}means", f"{PAST}variances"
 _MOST = 4.0  # deviations; what lies further out counts no more
-_USUAL = 0.7  # deviations by which unseen vertices are expected to lie above known ones
 
 
 @dataclass(frozen=True)
@@ -30,20 +27,15 @@ class Together(Score):
     seems stranger than ever before, all of it scores high. Before anything was looked back at, the slice itself is the
     measure.
 
-    A score counts by how far vertices of unseen classes lay above those of known ones when they were decided, but never
-    less than nothing. As these are few, weights stay near equal ones for long: with n such vertices, what they showed
-    counts n / (n + weight).
-
-    The state has for each slice of the past a row of ``past.means`` and ``past.variances`` of known-class vertices and
-    of ``past.unseen_means``, one column a score, and ``past.unseen_number``, how many these are; and the states of the
-    scores under their numbers.
+    The state has for each slice of the past a row of ``past.means`` and ``past.variances`` of known-class vertices, one
+    column a score, and the states of the scores under their numbers.
 
     Parameters
     ----------
     scores
         One or more.
-    weight
-        How many unseen vertices it takes for what they showed to count as much as equal weights.
+    counts
+        How much each counts; all the same unless given.
 
     Examples
     --------
@@ -54,7 +46,7 @@ class Together(Score):
     """
 
     scores: tuple[Score, ...]
-    weight: float = 300.0
+    counts: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         scores = tuple(self.scores)
@@ -62,13 +54,21 @@ class Together(Score):
             raise InputError(
                 f"the argument scores is {self.scores!r}", fix="give one or more of evergraph.detect.scores"
             )
-        weight = plain_number(self.weight)
-        if not 0 < weight < math.inf:
+        counts = tuple(plain_number(count) for count in self.counts) or (1.0,) * len(scores)
+        if len(counts) != len(scores) or not all(0 < count < math.inf for count in counts):
             raise InputError(
-                f"the argument weight is {self.weight!r}", fix="set weight to a number of vertices above 0"
+                f"the argument counts is {self.counts!r} for {len(scores)} scores",
+                fix="give as many numbers above 0 as there are scores, or none",
             )
+        if len({score.second for score in scores} - {None}) > 1:
+            raise InputError("the scores ask for different second models", fix="leave all but one kind of them out")
         object.__setattr__(self, "scores", scores)
-        object.__setattr__(self, "weight", weight)
+        object.__setattr__(self, "counts", counts)
+
+    @property
+    def second(self) -> Detector | None:
+        """That of the scores."""
+        return next((score.second for score in self.scores if score.second is not None), None)
 
     def fit(self, outputs: Outputs, targets: Tensor, before: State) -> State:
         """States of the scores."""
@@ -83,16 +83,10 @@ class Together(Score):
         for number, score in enumerate(self.scores):
             found |= outer_state(score.look_back(outputs, targets, inner_state(before, str(number))), str(number))
         raw = self._raw(outputs, before)
-        known, unseen = raw[targets >= 0], raw[targets == UNKNOWN]
+        known = raw[targets >= 0]
         if len(known):
-            rows = {
-                _MEANS: known.mean(0),
-                _VARIANCES: known.var(0, correction=0),
-                _UNSEEN: unseen.sum(0) / max(len(unseen), 1),
-                _NUMBER: torch.full_like(known[0], len(unseen)),
-            }
-            for name, row in rows.items():
-                row[_silent(raw)] = torch.nan if name != _NUMBER else 0
+            for name, row in ((_MEANS, known.mean(0)), (_VARIANCES, known.var(0, correction=0))):
+                row[_silent(raw)] = torch.nan
                 found[name] = torch.cat([before.get(name, row.new_empty(0, *row.shape)).to(row), row[None]])
         return found
 
@@ -110,14 +104,8 @@ class Together(Score):
         says = ~_silent(raw) & (spread > 1e-9 * raw.abs().amax(0))  # not where all were alike
         middle, spread = torch.where(says, middle, 0), torch.where(says, spread, 1)
         deviations = torch.where(says, ((raw - middle) / spread).clamp(-_MOST, _MOST), 0)
-        weights = torch.full_like(middle, _USUAL)
-        if _NUMBER in state:
-            number = state[_NUMBER].to(raw)
-            total = number.sum(0)
-            showed = ((number * state[_UNSEEN].to(raw).nan_to_num()).sum(0) / total.clamp(min=1) - middle) / spread
-            weights = ((total * showed + self.weight * _USUAL) / (total + self.weight)).clamp(min=0)
-        total_weight = weights.sum()
-        return deviations @ (weights / total_weight if total_weight > 0 else torch.full_like(weights, 1 / len(weights)))
+        counts = torch.tensor(self.counts).to(raw)
+        return deviations @ (counts / counts.sum())
 
     def _raw(self, outputs: Outputs, state: State) -> Tensor:
         """One column a score."""

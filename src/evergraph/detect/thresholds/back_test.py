@@ -15,7 +15,7 @@ __all__ = ["BackTest"]
 
 _DEGREES = (0.0, 0.25, 0.5, 0.75, 1.0)  # to which slices may be put on one level
 _EDGE = 0.02  # MCC by which a degree must be better to count e times as much
-_SLICES = 2.0  # with new classes, that half a degree counts for
+_SLICES = 2.0  # with new classes, that degree 0 counts for
 _FEW = 3  # unseen vertices that make such a slice
 _SMALL = 30  # vertices of a slice with which half of its level is trusted
 _ROUNDING = 1e-9  # scores nearer than this are the same
@@ -31,7 +31,7 @@ class BackTest(Threshold):
 
     Scores may drift from slice to slice, or be high all over a slice in which a class is born. Which of the two it is,
     the past tells, too: the more it helped there to put slices on one level (the median of their scores), the further
-    this one is. As long as few slices had new classes, it is put half-way.
+    this one is. As long as few slices had new classes, levels are left as they are.
 
     Parameters
     ----------
@@ -54,8 +54,8 @@ class BackTest(Threshold):
     tensor([False,  True,  True])
     """
 
-    share: float = 0.1
-    weight: float = 100.0
+    share: float = 0.2
+    weight: float = 1000.0
     most: float = 0.3
     level: float | None = None
 
@@ -98,11 +98,11 @@ def _degree(past: Past, above: Tensor) -> float:
     """
     births = int((torch.bincount(past.slices[past.unseen]) >= _FEW).sum())
     if not births:
-        return 0.5
+        return 0.0
     reached = torch.stack([best_line(past.scores - degree * above, past.unseen)[1] for degree in _DEGREES])
     counts = torch.softmax(reached / _EDGE, 0)
     learnt = float(counts @ torch.tensor(_DEGREES).to(counts))
-    return (births * learnt + _SLICES * 0.5) / (births + _SLICES)
+    return births * learnt / (births + _SLICES)
 
 
 def best_line(scores: Tensor, unseen: Tensor) -> tuple[Tensor, Tensor]:
