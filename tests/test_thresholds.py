@@ -20,7 +20,7 @@ from evergraph.detect import Outputs, Softmax, check_detector
 from evergraph.detect.past import Past
 from evergraph.detect.post_hoc import PostHoc
 from evergraph.detect.scores import SCORES, Energy
-from evergraph.detect.thresholds import THRESHOLDS, BackTest, Budget, Conformal, Fixed, Quantile, Threshold
+from evergraph.detect.thresholds import THRESHOLDS, BackTest, Budget, Conformal, Fixed, Quantile, Threshold, back_test
 from evergraph.detect.thresholds.back_test import best_line
 from evergraph.detect.thresholds.base import quantile
 from evergraph.nn import GraphSAGE
@@ -168,15 +168,14 @@ def drifting(helps: bool) -> Past:
 
 
 def test_the_past_tells_whether_slices_are_put_on_one_level() -> None:
-    new = np.random.default_rng(6).normal(0, 1, 300)
-    scores = torch.from_numpy(np.where(np.arange(300) < 30, new + 4, new)) + 6
+    scores = torch.from_numpy(np.random.default_rng(6).normal(6, 1, 300))
     best = torch.zeros(300, dtype=torch.int64)
     for past, least, most in ((drifting(helps=True), 0.0, 0.3), (drifting(helps=False), 0.7, 1.0)):
-        degrees = np.linspace(0, 1, 41)
-        found = BackTest(most=1).excess(scores, best, past)
-        apart = [float((found - BackTest(most=1, level=x).excess(scores, best, past)).abs().max()) for x in degrees]
-        assert min(apart) < 0.1
-        assert least <= degrees[int(np.argmin(apart))] <= most
+        levels = back_test._levels(past)
+        degree = back_test._degree(past, (levels - levels.mean())[past.slices])
+        assert least <= degree <= most
+        found, given = (BackTest(level=level).excess(scores, best, past) for level in (None, degree))
+        assert torch.equal(found, given)
 
 
 def test_as_long_as_nothing_was_new_levels_are_left_as_they_are() -> None:
