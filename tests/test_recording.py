@@ -97,10 +97,12 @@ def lived(configuration: Configuration, detector: Detector, seed: int = 0, graph
     return found
 
 
-def recorded_twice(configuration: Configuration, seed: int, folder: Path) -> tuple[Recording, Recording]:
+def recorded_twice(
+    configuration: Configuration, seed: int, folder: Path
+) -> tuple[Recording, dict[Detector, Recording]]:
     """The training itself, and that of the second model that some detectors ask for."""
-    first, second = (replace(configuration, detector=loss) for loss in (configuration.detector, GDOC()))
-    return record(first, GRAPH, seed, folder / "first"), record(second, GRAPH, seed, folder / "second")
+    second = record(replace(configuration, detector=GDOC()), GRAPH, seed, folder / "second")
+    return record(configuration, GRAPH, seed, folder / "first"), {GDOC(): second}
 
 
 def assert_same(judged: list[Any], decided: list[Any]) -> None:
@@ -119,10 +121,10 @@ def assert_same(judged: list[Any], decided: list[Any]) -> None:
 @pytest.mark.parametrize("restart", ["warm", "cold", "hybrid"])
 def test_a_replay_is_bit_for_bit_what_a_learner_decides(tmp_path: Path, restart: Any) -> None:
     configuration = replace(SMALL, restart=restart)
-    recording, second = recorded_twice(configuration, 0, tmp_path)
+    recording, seconds = recorded_twice(configuration, 0, tmp_path)
     rejected = 0
     detectors = (*POST_HOC, OfTheWeights())
-    for detector, judged in zip(detectors, replay_all(recording, GRAPH, detectors, second), strict=True):
+    for detector, judged in zip(detectors, replay_all(recording, GRAPH, detectors, seconds), strict=True):
         assert_same(judged, lived(configuration, detector))
         rejected += sum(int(one.decisions.rejected.sum()) for one in judged)
         assert all(one.seconds > 0 for one in judged)
@@ -157,23 +159,25 @@ def test_gdoc_is_recorded_with_its_own_loss_and_rate(
 )
 def test_a_replay_is_right_in_other_settings(tmp_path: Path, changed: dict[str, Any]) -> None:
     configuration = replace(SMALL, **changed)
-    recording, second = recorded_twice(configuration, 3, tmp_path)
+    recording, seconds = recorded_twice(configuration, 3, tmp_path)
     for detector in (PostHoc(), AutoDetector()):
-        assert_same(replay(recording, GRAPH, detector, second), lived(configuration, detector, seed=3))
+        assert_same(replay(recording, GRAPH, detector, seconds), lived(configuration, detector, seed=3))
 
 
 def test_a_second_model_needs_a_recording_of_the_same_training(kept: Path, tmp_path: Path) -> None:
     recording = open_recording(kept)
     others = [
-        None,
+        recording,
+        record(replace(SMALL, detector=DOC()), GRAPH, 0, tmp_path / "loss"),
+        record(replace(SMALL, detector=GDOC(0.5)), GRAPH, 0, tmp_path / "threshold"),
         record(replace(SMALL, detector=GDOC()), GRAPH, 1, tmp_path / "seed"),
         record(replace(SMALL, detector=GDOC(), steps=2), GRAPH, 0, tmp_path / "steps"),
         record(replace(SMALL, detector=GDOC()), OTHER, 0, tmp_path / "graph"),
     ]
-    for second in others:
+    for seconds in ({}, {DOC(): others[1]}, *({GDOC(): second} for second in others)):
         with pytest.raises(InputError, match="AutoDetector asks for a second model, of which there is no recording"):
-            replay_all(recording, GRAPH, [PostHoc(), AutoDetector()], second)
-    assert replay(recording, GRAPH, PostHoc(), others[1])  # who does not ask does not care
+            replay_all(recording, GRAPH, [PostHoc(), AutoDetector()], seconds)
+    assert replay(recording, GRAPH, PostHoc(), {GDOC(): others[0]})  # who does not ask does not care
 
 
 def test_who_does_not_rehearse_does_not_see_the_rehearsals(kept: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from evergraph import InputError, LifelongLearner
+from evergraph import InputError, LifelongLearner, Workspace
 from evergraph.datasets import synthetic
+from evergraph.describe import described, rebuilt
 from evergraph.detect import DOC, GDOC, Detector, Outputs, PostHoc, Softmax, check_detector
 from evergraph.detect.auto import AutoDetector
 from evergraph.detect.scores import Energy, MaxLogit, Relative, Score, Sentinel, Smoothed, Together
+from evergraph.detect.thresholds import Fixed
 from evergraph.experiments.as_published import PublishedLearner
-from evergraph.nn import MLP, GraphSAGE, MostFrequent
+from evergraph.nn import MLP, Custom, GraphSAGE, GraphSAINT, MostFrequent
 from evergraph.task import Task, tasks
+from evergraph.workspace import deciding
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -55,7 +59,7 @@ def test_both_are_the_models_that_each_would_be_alone(restart: Any, lr: float | 
     alike(both.weights_, first.weights_)
     alike(both.second_weights_, second.weights_)
     assert (both.lr_, both.second_lr_) == (first.lr_, second.lr_)
-    if restart != "once":
+    if lr is not None:
         assert not all(torch.equal(both.weights_[name], both.second_weights_[name]) for name in both.weights_)  # type: ignore[index]
     said = both.outputs(last)
     assert torch.equal(said.logits, first.outputs(last).logits)
@@ -117,7 +121,7 @@ def test_a_second_model_is_saved_and_goes_on(tmp_path: Path) -> None:
 def test_what_fails_or_is_interrupted_in_the_second_training_leaves_all_as_it_was() -> None:
     one = learner(AutoDetector())
     lived(one, until=3)
-    before = one.weights_, one.second_weights_, one.detector_state_, one.tasks_, one.time_
+    before = copy.deepcopy(_held(one))
     task = next(task for task in tasks(GRAPH, 2, first=3) if task.time == 4)
 
     def stop(step: int, _loss: float) -> None:
@@ -126,11 +130,36 @@ def test_what_fails_or_is_interrupted_in_the_second_training_leaves_all_as_it_wa
 
     with pytest.raises(KeyboardInterrupt):
         one.adapt(task, stop)
-    assert all(now is then for now, then in zip(_held(one), before, strict=True))
+    for now, then in zip(_held(one), before, strict=True):
+        if isinstance(now, dict):
+            alike(now, then)
+        else:
+            assert now == then
 
 
-def _held(one: LifelongLearner) -> tuple[object, ...]:
-    return one.weights_, one.second_weights_, one.detector_state_, one.tasks_, one.time_
+def _held(one: LifelongLearner) -> list[Any]:
+    return [
+        *(one.weights_, one.second_weights_, one.detector_state_),
+        *(one.tasks_, one.time_, one.lr_, one.second_lr_, one.losses_, one.classes_),
+    ]
+
+
+def test_what_was_interrupted_leaves_no_learning_rate_behind() -> None:
+    """The default rates go by the first task that was learnt."""
+    one, untouched = (learner(AutoDetector(), lr=None) for _ in range(2))
+    long, short = next(iter(tasks(GRAPH, "full", first=3))), next(iter(tasks(GRAPH, 1, first=3)))
+    with pytest.raises(KeyboardInterrupt):
+        one.adapt(long, _interrupt)
+    rates = [(each.adapt(short).lr_, each.second_lr_) for each in (one, untouched)]
+    assert rates[0] == rates[1]
+    with pytest.raises(InputError, match="there is no restart 'nonsense'"):
+        one.set_params(restart="nonsense")
+    again = [(each.adapt(long).lr_, each.second_lr_) for each in (one, untouched)]
+    assert again == rates
+
+
+def _interrupt(_step: int, _loss: float) -> None:
+    raise KeyboardInterrupt
 
 
 def test_steps_are_told_of_both() -> None:
@@ -144,10 +173,93 @@ def test_a_detector_that_comes_later_starts_its_second_model_then() -> None:
     one, fresh = learner(Softmax()), learner(GDOC())
     lived(one, until=3)
     task = next(task for task in tasks(GRAPH, 2, first=3) if task.time == 4)
-    fresh.tasks_ = one.tasks_  # whose number its draws go by
-    one.set_params(detector=WATCHED).adapt(task)
-    assert one.second_weights_ is not None
-    assert one.set_params(detector=Softmax()).adapt(task).second_weights_ is None
+    for name in ("tasks_", "classes_", "vocabulary_"):  # which its draws go by
+        setattr(fresh, name, getattr(one, name))
+    one.set_params(detector=Careless()).adapt(task)  # there is nothing to look back at with it yet
+    alike(one.second_weights_, fresh.adapt(task).weights_)
+    later = next(task for task in tasks(GRAPH, 2, first=3) if task.time == 5)
+    assert "past.seen" in one.adapt(later).detector_state_
+    assert one.set_params(detector=Softmax()).adapt(later).second_weights_ is None
+
+
+@dataclass(frozen=True)
+class Careless(Softmax):
+    """Takes it that the second model is there when it looks back."""
+
+    @property
+    def second(self) -> Detector:
+        return GDOC()
+
+    def look_back(self, outputs: Outputs, targets: Tensor, before: Any) -> Any:  # noqa: ARG002
+        assert outputs.second is not None
+        return {**before, "past.seen": outputs.second.mean()}
+
+
+def test_who_asks_for_another_model_cannot_decide() -> None:
+    one = learner(PostHoc(Energy()))
+    (*_, last) = lived(one)
+    with pytest.raises(InputError, match="PostHoc asks for a second model, which was not trained"):
+        one.predict(last, WATCHED)
+    assert len(one.predict(last, PostHoc(MaxLogit())))
+
+
+def test_a_learner_saved_without_a_second_model_gets_one(tmp_path: Path) -> None:
+    one = learner(PostHoc(Energy()))
+    lived(one, until=3)
+    one.save(tmp_path / "learner")
+    task = next(task for task in tasks(GRAPH, 2, first=3) if task.time == 4)
+    loaded = LifelongLearner.load(tmp_path / "learner", detector=WATCHED)
+    assert loaded.second_weights_ is None
+    assert loaded.predict(task).rejected.sum() == 0
+    assert loaded.adapt(task).second_weights_ is not None
+    loaded.save(tmp_path / "learner")
+    less = LifelongLearner.load(tmp_path / "learner", detector=PostHoc(Energy()))
+    alike(less.second_weights_, loaded.second_weights_)
+    assert less.adapt(task).second_weights_ is None
+
+
+def test_a_file_of_an_older_auto_is_refused() -> None:
+    assert described(AutoDetector()) == {"name": "auto", "version": 3, "most": 0.3}
+    assert rebuilt(described(AutoDetector(most=0.2)), "detector") == AutoDetector(most=0.2)
+    for old in ({"name": "auto", "most": 0.3}, {"name": "auto", "version": 2, "most": 0.3}):
+        with pytest.raises(InputError, match="the detector is auto of another version, and what it has kept"):
+            rebuilt(old, "detector")
+
+
+@pytest.mark.parametrize("kind", ["saint", "own"])
+def test_models_of_other_kinds_share_nothing(kind: str) -> None:
+    model = Custom(Normed) if kind == "own" else GraphSAINT(GraphSAGE(hidden=8))
+    both, first, second = (LifelongLearner(model, one, steps=4, lr=0.02) for one in (WATCHED, Softmax(), GDOC()))
+    for one in (both, first, second):
+        lived(one)
+    alike(both.weights_, first.weights_)
+    alike(both.second_weights_, second.weights_)
+
+
+class Normed(torch.nn.Module):
+    """Has buffers that training moves."""
+
+    def __init__(self, inputs: int) -> None:
+        super().__init__()
+        self.linear, self.norm = torch.nn.Linear(inputs, 8), torch.nn.BatchNorm1d(8)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:  # noqa: ARG002
+        return self.norm(self.linear(x)).relu()
+
+
+def test_a_retired_class_is_hidden_from_both(tmp_path: Path) -> None:
+    workspace = Workspace.create(
+        tmp_path / "ws", GRAPH, model=GraphSAGE(hidden=8), detector=PostHoc(Sentinel(), Fixed(0.0)), steps=30, lr=0.05
+    )
+    name = workspace.learner().classes_[0]
+    task = Task(GRAPH, GRAPH.last_time, 2)
+    said = workspace.learner().outputs(task)
+    hidden = deciding._without(workspace.learner(), said, {name})
+    assert hidden.second is not None
+    assert said.second is not None
+    assert (hidden.second[:, 0] < -1e3).all()
+    assert (hidden.logits[:, 0] < -1e3).all()
+    assert torch.equal(hidden.second[:, 1:], said.second[:, 1:])
 
 
 def test_models_without_training_have_two_alike() -> None:
@@ -210,6 +322,36 @@ def test_the_contract_gives_no_second_model_to_whom_did_not_ask() -> None:
 
     with pytest.raises(AssertionError, match="nothing to read"):
         check_detector(Greedy())
+
+
+@pytest.mark.parametrize("second", ["gdoc", AutoDetector()])
+def test_the_contract_looks_at_the_second_too(second: Any) -> None:
+    @dataclass(frozen=True)
+    class Odd(Softmax):
+        @property
+        def second(self) -> Any:
+            return second
+
+    with pytest.raises(AssertionError, match="second must"):
+        check_detector(Odd())
+
+
+def test_the_contract_catches_whoever_goes_by_the_number_of_a_class() -> None:
+    @dataclass(frozen=True)
+    class First(Softmax):
+        @property
+        def second(self) -> Detector:
+            return GDOC()
+
+        def score(self, outputs: Outputs, state: Any) -> Tensor:
+            assert outputs.second is not None
+            return super().score(outputs, state) - 1e-3 * outputs.second[:, 0].double()
+
+        def reject(self, outputs: Outputs, state: Any) -> Tensor:
+            return self.score(outputs, state) > 2
+
+    with pytest.raises(AssertionError, match="must not depend on the order of the classes"):
+        check_detector(First())
 
 
 def test_some_of_the_vertices() -> None:

@@ -48,7 +48,8 @@ def described(value: Any) -> Any:
         names = {kind: name for name, kind in _KINDS.items()}
         settings: tuple[Any, ...] = fields(value) if is_dataclass(value) else ()
         name = names.get(type(value), type(value).__qualname__)
-        return {"name": name} | {entry.name: described(getattr(value, entry.name)) for entry in settings}
+        version = {"version": value.version} if isinstance(value, Detector) and value.version else {}
+        return {"name": name} | version | {entry.name: described(getattr(value, entry.name)) for entry in settings}
     if isinstance(value, tuple):
         return [described(part) for part in value]
     if isinstance(value, np.generic):
@@ -74,6 +75,11 @@ def rebuilt(description: Mapping[str, Any] | str | None, what: str) -> Any:
     if kind is None:
         raise InputError(
             f"the {what} is one of your own ({name}), which a file cannot hold", fix=f"give it again: load(…, {what}=…)"
+        )
+    if settings.pop("version", 0) != getattr(kind, "version", 0):
+        raise InputError(
+            f"the {what} is {name} of another version, and what it has kept would be misread",
+            fix="go on with the Evergraph that wrote it, or start anew",
         )
     return kind(**{key: _rebuilt_part(part, what) for key, part in settings.items()})
 

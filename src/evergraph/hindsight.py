@@ -39,6 +39,8 @@ def looked_back(learner: LifelongLearner, task: Task) -> State:
         return state
     if learner.time_ is None:
         return _rehearsed(learner, task, detector.rehearsals)
+    if detector.second is not None and learner.second_weights_ is None:
+        return state  # the detector came later, and has nobody to ask yet
     columns = columns_among(learner.classes_, task.graph.class_names)
     for time in range(max(learner.time_, task.start), task.time):
         past = replace(task, time=time)

@@ -88,7 +88,7 @@ class LifelongLearner(Settings):
     lr_, second_lr_
         The learning rates of the last task.
     losses_
-        Loss of each step of the last task.
+        Loss of each step of the last task; a second model's are not kept.
 
     Examples
     --------
@@ -165,8 +165,13 @@ class LifelongLearner(Settings):
         if not (task.targets >= 0).any():
             self._without_labels(task)
             return self
-        with kept_memory():
-            self._adapt(task, on_step)
+        rates = dict(self._default_rates)
+        try:
+            with kept_memory():
+                self._adapt(task, on_step)
+        except BaseException:
+            self._default_rates = rates
+            raise
         return self
 
     def _without_labels(self, task: Task) -> None:
@@ -306,6 +311,11 @@ class LifelongLearner(Settings):
                 f"the learner was trained with {type(own).__name__}, which cannot decide as {type(detector).__name__}",
                 fix=f"give another {type(own).__name__}, or train with the other detector",
             )
+        if detector is not None and detector.second not in (None, own.second):
+            raise InputError(
+                f"{type(detector).__name__} asks for a second model, which was not trained",
+                fix="train with this detector",
+            )
         outputs = self.outputs(task) if outputs is None else outputs
         if self.time_ is not None and task.time < self.time_:
             log.warning("the learner has adapted to later times: it may have learnt the labels of this task")
@@ -428,9 +438,10 @@ class LifelongLearner(Settings):
         """Change arguments; they take effect with the next task. If one is refused, none is changed."""
         if self.weights_ is not None and params.get("text", self.text) != self.text:
             raise InputError("text cannot be changed after training", fix="start a new learner")
-        if params.get("restart", self.restart) != self.restart:
-            self._default_rates = {}  # which go with the restart
+        restart = self.restart
         super().set_params(**params)
+        if self.restart != restart:
+            self._default_rates = {}  # which go with the restart
         self._last = None  # which is of the old device and kernels
         self._move()
         return self

@@ -64,6 +64,7 @@ class AutoDetector(Detector):
     np.True_
     """
 
+    version: ClassVar[int] = 3
     rehearsals: ClassVar[int] = PostHoc.rehearsals
 
     most: float = 0.3

@@ -89,6 +89,8 @@ class Detector(ABC):
     tensor([False,  True])
     """
 
+    version: ClassVar[int] = 0
+    """Goes up when what an older one had kept would mean something else to this one; then a file of it is refused."""
     rehearsals: ClassVar[int] = 0
     """Number of times before the first task that a learner lives through, for `look_back` to have something to see."""
 

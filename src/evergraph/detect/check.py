@@ -40,12 +40,12 @@ _Result = TypeVar("_Result")
 def check_detector(detector: Detector) -> None:
     """Check that a detector keeps the contract of `Detector`; call it in the tests of your own detector.
 
-    It looks at the loss (finite, downhill to the right classes, honours the vertices' weights), the state (flat
-    tensors; can be fitted again when there are more classes, or classes with one vertex or none), the score (float64,
-    finite, up = more unseen), the decision (agrees with the score), and at what must not matter: the order of classes
-    and of vertices, and that it was called before. It is given a second model's logits if it asks for them
-    (`Detector.second`). All of it is asked again once the detector has looked back. Slices
-    stand in a small graph, in which each class has words and neighbours of its own, the unseen one too.
+    It looks at the loss (finite, downhill to the right classes, honours the vertices' weights), also that of
+    `Detector.second`, whose logits it is given if it asks for them; the state (flat tensors; can be fitted again when
+    there are more classes, or classes with one vertex or none), the score (float64, finite, up = more unseen), the
+    decision (agrees with the score), and at what must not matter: the order of classes and of vertices, and that it was
+    called before. All of it is asked again once the detector has looked back. Slices stand in a small graph, in which
+    each class has words and neighbours of its own, the unseen one too.
 
     Raises
     ------
@@ -66,6 +66,7 @@ def check_detector(detector: Detector) -> None:
     _check_value(detector)
     _check_loss(detector)
     _check_weights(detector)
+    _check_second(detector)
     _check_state(detector)
     _check_hindsight(detector)
     for looks_back in (False, True):
@@ -129,6 +130,16 @@ def _check_weights(detector: Detector) -> None:
     _require(detector, same(copies), "the loss must take a vertex of weight 2 for two vertices")
 
 
+def _check_second(detector: Detector) -> None:
+    other = detector.second
+    if other is not None:
+        _require(detector, isinstance(other, Detector), "second must be a detector, or None")
+        _require(detector, other.second is None, "second must not ask for another one")
+        _check_value(other)
+        _check_loss(other)
+        _check_weights(other)
+
+
 def _check_state(detector: Detector) -> None:
     known = _TRAIN[_TRAIN < 3]
     first = _fit(detector, _say(known, 3), known, {})
@@ -166,7 +177,8 @@ def _check_score(detector: Detector, looks_back: bool) -> None:
         extreme = torch.full_like(outputs.logits, low)
         extreme[:, 1] = high
         _judge(detector, dataclasses.replace(outputs, logits=extreme), state)
-        _judge(detector, dataclasses.replace(outputs, second=extreme), state)
+        if detector.second is not None:
+            _judge(detector, dataclasses.replace(outputs, second=extreme), state)
 
 
 def _check_decision(detector: Detector, looks_back: bool) -> None:

@@ -189,16 +189,19 @@ class PublishedLearner(LifelongLearner):
         super().__init__(model, detector, **{"text": "global", **settings})
         if self.text != "global":
             raise InputError(f"text is {self.text!r}", fix="leave it out: the authors know all words from the start")
-        if detector is not None and detector.second is not None:
-            raise InputError(
-                f"{type(detector).__name__} asks for a second model, which the authors' code has no place for",
-                fix="give DOC, gDOC or no detector",
-            )
         self.first_steps = first_steps
         self.known_: frozenset[str] = frozenset()
         self._found: frozenset[str] = frozenset()
         self._adam: Adam | None = None
         self._next_adam: Adam | None = None
+
+    def _check(self) -> None:
+        super()._check()
+        if self._detector().second is not None:
+            raise InputError(
+                f"{type(self.detector).__name__} asks for a second model, which the authors' code has no place for",
+                fix="give DOC, gDOC or no detector",
+            )
 
     @classmethod
     def _defaults(cls) -> dict[str, Any]:

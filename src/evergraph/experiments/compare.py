@@ -30,7 +30,7 @@ from evergraph.experiments.judgement import FIGURES, Judgement, judge, or_none
 from evergraph.experiments.lifelong import graph_of, name_of
 from evergraph.experiments.processes import executor_for, threads_each
 from evergraph.experiments.recording import OnTask, Recording, record
-from evergraph.experiments.replay import Judged, replay_all
+from evergraph.experiments.replay import replay_all
 from evergraph.experiments.run import NUMERICS_VERSION
 from evergraph.metrics import Summary, TaskScores, over_seeds
 
@@ -48,7 +48,7 @@ class CompareState:
     Parameters
     ----------
     total, done
-        Number of trainings, and of how many all detectors are judged.
+        Number of trainings (second models aside), and of how many all detectors are judged.
     errors
         What was wrong with those that came to nothing.
     doing
@@ -148,7 +148,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class _Job:
-    """One training, and all whom it is for."""
+    """One training, and all whom it is for; their second models are other trainings, and perhaps on record already."""
 
     path: str
     configuration: Configuration
@@ -168,14 +168,6 @@ class _Job:
     def folder(self) -> Path:
         """Where the training is on record."""
         return self.out / RECORDINGS / self.graph / self.loss / f"seed-{self.seed}"
-
-    @property
-    def by_second(self) -> dict[Detector | None, list[Contestant]]:
-        """The contestants by the second model that they ask for."""
-        found: dict[Detector | None, list[Contestant]] = {}
-        for one in self.contestants:
-            found.setdefault(one.detector.second, []).append(one)
-        return found
 
     @property
     def words(self) -> str:
@@ -301,17 +293,17 @@ def _judgements(job: _Job, on_task: OnTask | None) -> list[Judgement]:
     graph, print_ = graph_of(job.path)
     with threads_each(1):
         recording = record(job.configuration, graph, job.seed, job.folder, on_progress=on_task)
-        seconds: dict[Detector | None, Recording | None] = {None: None}
-        replayed: dict[str, list[Judged]] = {}
-        for second, group in job.by_second.items():
-            if second is not None:
-                beside = replace(job, configuration=replace(job.configuration, detector=second))
-                seconds[second] = record(beside.configuration, graph, job.seed, beside.folder, on_progress=on_task)
-            judged = replay_all(recording, graph, [one.detector for one in group], seconds[second])
-            replayed |= {one.name: found for one, found in zip(group, judged, strict=True)}
+        seconds: dict[Detector, Recording] = {}
+        for second in (one.detector.second for one in job.contestants):
+            if second is None or second in seconds:
+                continue
+            beside = replace(job, configuration=replace(job.configuration, detector=second))
+            seconds[second] = record(beside.configuration, graph, job.seed, beside.folder, on_progress=on_task)
+        replayed = replay_all(recording, graph, [one.detector for one in job.contestants], seconds)
     found = []
-    for one in job.contestants:
-        figures, tasks = judge(recording, graph, one, replayed[one.name], seconds[one.detector.second])
+    for one, judged in zip(job.contestants, replayed, strict=True):
+        second_model = None if one.detector.second is None else seconds[one.detector.second]
+        figures, tasks = judge(recording, graph, one, judged, second_model)
         about = {
             "fingerprint": print_,
             "settings": _settings(one),

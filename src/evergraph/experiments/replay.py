@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -11,6 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from evergraph.decisions import Decisions
+from evergraph.describe import described
 from evergraph.detect import Detector, Outputs
 from evergraph.detect.base import PAST, State
 from evergraph.detect.sight import Sight
@@ -39,7 +40,7 @@ class Judged:
 
 
 def replay(
-    recording: Recording, graph: EvolvingGraph, detector: Detector, second: Recording | None = None
+    recording: Recording, graph: EvolvingGraph, detector: Detector, seconds: Mapping[Detector, Recording] | None = None
 ) -> list[Judged]:
     """What a detector would have decided, task by task: bit for bit what a learner with it decides.
 
@@ -51,14 +52,17 @@ def replay(
         The graph that was recorded.
     detector
         Whom to judge.
-    second
-        Of the same training with the loss that the detector's second model has, if it asks for one.
+    seconds
+        Of the same training with the losses of second models, as far as these are asked for; see `Detector.second`.
     """
-    return replay_all(recording, graph, [detector], second)[0]
+    return replay_all(recording, graph, [detector], seconds)[0]
 
 
 def replay_all(
-    recording: Recording, graph: EvolvingGraph, detectors: Sequence[Detector], second: Recording | None = None
+    recording: Recording,
+    graph: EvolvingGraph,
+    detectors: Sequence[Detector],
+    seconds: Mapping[Detector, Recording] | None = None,
 ) -> list[list[Judged]]:
     """The same for several detectors: events are read once, and what is looked up in the graph is shared.
 
@@ -66,13 +70,7 @@ def replay_all(
     """
     if fingerprint(graph) != recording.identity["fingerprint"]:
         raise InputError("the recording is of another graph", file=recording.folder, fix="give the one it was made of")
-    asking = [detector for detector in detectors if detector.second is not None]
-    if asking and (second is None or not _same_but_for_the_loss(recording, second)):
-        raise InputError(
-            f"{type(asking[0]).__name__} asks for a second model, of which there is no recording that goes with this",
-            file=recording.folder,
-            fix="record the same training with the loss of its second model, and give that, too",
-        )
+    others = {one.second: _second(recording, one, seconds or {}) for one in detectors if one.second is not None}
     listeners = [_Listener(detector, recording.identity["rehearsals"]) for detector in detectors]
 
     @lru_cache(maxsize=2)  # a slice is decided and, as the next event but one, looked back at
@@ -84,9 +82,12 @@ def replay_all(
         said = recording.read(event)
         seen = None if event.time is None else sight(event.time, event.classes)
         plain = Outputs(said["logits"], said.get("hidden"), seen)
-        both = replace(plain, second=second.read(second.events[number])["logits"]) if asking and second else plain
+        told: dict[Detector | None, Outputs] = {
+            second: replace(plain, second=other.read(other.events[number])["logits"])
+            for second, other in others.items()
+        }
         for listener, found in zip(listeners, judged, strict=True):
-            outputs = plain if listener.detector.second is None else both
+            outputs = told.get(listener.detector.second, plain)
             if seen is not None and event.kind == "decide":
                 found.append(listener.decide(outputs, seen))
             else:
@@ -94,15 +95,24 @@ def replay_all(
     return judged
 
 
-def _same_but_for_the_loss(one: Recording, other: Recording) -> bool:
-    """Whether the same was asked of two models, event by event."""
+def _second(recording: Recording, detector: Detector, seconds: Mapping[Detector, Recording]) -> Recording:
+    """The recording of a detector's second model: of the same training but for the loss, event by event."""
+    found = None if detector.second is None else seconds.get(detector.second)
+    loss = None if found is None else found.identity["configuration"]["detector"]
+    if found is None or loss != described(detector.second) or _asked(found) != _asked(recording):
+        raise InputError(
+            f"{type(detector).__name__} asks for a second model, of which there is no recording that goes with this",
+            file=recording.folder,
+            fix="record the same training with the loss of its second model, and give that, too",
+        )
+    return found
 
-    def asked(recording: Recording) -> list[object]:
-        events = [replace(event, file="", sha256="", seconds=0.0) for event in recording.events]
-        identity = {**recording.identity, "configuration": {**recording.identity["configuration"], "detector": None}}
-        return [identity, recording.view, *events]
 
-    return asked(one) == asked(other)
+def _asked(recording: Recording) -> list[object]:
+    """What was asked of a model, whatever its loss."""
+    events = [replace(event, file="", sha256="", seconds=0.0) for event in recording.events]
+    configuration = {**recording.identity["configuration"], "detector": None}
+    return [{**recording.identity, "configuration": configuration}, recording.view, *events]
 
 
 class _Listener:

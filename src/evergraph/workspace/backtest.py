@@ -57,8 +57,10 @@ def choose_restart(change: Change, learner: LifelongLearner, task: Task) -> Choi
         return Choice("warm", "there is no earlier model to compare with")
     time, chosen, truth = slice_
     other = "cold" if restart == "warm" else "warm"
-    alternative.time_ = None  # slices may have been taken back between the two
-    alternative.set_params(restart=other).adapt(coming_task(then, state.settings.history, state.retired))
+    lesson = coming_task(then, state.settings.history, state.retired)
+    if alternative.time_ is not None:
+        alternative.time_ = min(alternative.time_, lesson.time)  # slices may have been taken back between the two
+    alternative.set_params(restart=other).adapt(lesson)
     right: dict[str, NDArray[np.bool_]] = {}
     for arm, model in ((restart, learner), (other, alternative), ("skip", before)):
         best = best_classes(model, graph, time, state.settings.history, state.retired)

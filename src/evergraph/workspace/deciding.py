@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from evergraph.detect import Outputs, Softmax
@@ -84,9 +85,10 @@ def _without(learner: LifelongLearner, outputs: Outputs, retired: Collection[str
     columns = [row for row, name in enumerate(learner.classes_) if name in retired]
     if not columns or len(columns) == len(learner.classes_):
         return outputs
-    logits = outputs.logits.clone()
-    logits[:, columns] = _NEVER
-    return replace(outputs, logits=logits)
+    masked = torch.zeros(len(learner.classes_), dtype=torch.bool, device=outputs.logits.device)
+    masked[columns] = True
+    second = None if outputs.second is None else outputs.second.masked_fill(masked, _NEVER)
+    return replace(outputs, logits=outputs.logits.masked_fill(masked, _NEVER), second=second)
 
 
 def _nearest(learner: LifelongLearner, outputs: Outputs, chosen: NDArray[np.int64]) -> list[str]:

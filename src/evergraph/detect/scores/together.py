@@ -54,7 +54,8 @@ class Together(Score):
             raise InputError(
                 f"the argument scores is {self.scores!r}", fix="give one or more of evergraph.detect.scores"
             )
-        counts = tuple(plain_number(count) for count in self.counts) or (1.0,) * len(scores)
+        given = tuple(self.counts) if isinstance(self.counts, (tuple, list)) else (self.counts,)
+        counts = tuple(map(plain_number, given)) or (1.0,) * len(scores)
         if len(counts) != len(scores) or not all(0 < count < math.inf for count in counts):
             raise InputError(
                 f"the argument counts is {self.counts!r} for {len(scores)} scores",
@@ -104,7 +105,7 @@ class Together(Score):
         says = ~_silent(raw) & (spread > 1e-9 * raw.abs().amax(0))  # not where all were alike
         middle, spread = torch.where(says, middle, 0), torch.where(says, spread, 1)
         deviations = torch.where(says, ((raw - middle) / spread).clamp(-_MOST, _MOST), 0)
-        counts = torch.tensor(self.counts).to(raw)
+        counts = torch.tensor(self.counts, dtype=raw.dtype, device=raw.device)
         return deviations @ (counts / counts.sum())
 
     def _raw(self, outputs: Outputs, state: State) -> Tensor:
