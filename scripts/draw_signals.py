@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 import evergraph
 from evergraph import LifelongLearner, Task
 from evergraph.detect import AutoDetector
-from evergraph.detect.auto import SIGNALS
+from evergraph.detect.auto import SIGNALS, together
 from evergraph.detect.scores import Smoothed, Together
 from evergraph.detect.scores.base import inner_state
 from evergraph.presentation import COLOURS, figure, legend_below, save
 
-NAMES = ("energy for its class", "bursting words", "surplus of words", "remote", "crowding", "misfit")
+NAMES = ("probability (msp)", "sentinel", "surplus of words", "misfit", "remote", "crowding")
 
 
 def main() -> None:
@@ -70,10 +70,9 @@ def values_of(learner: LifelongLearner, task: Task) -> tuple[list[NDArray[np.flo
         own = {f"0/{name}": value for name, value in inner_state(inner, str(number)).items()}
         own |= {name: value[:, [number]] for name, value in inner.items() if "/" not in name}
         found.append(Together((signal,)).of(outputs, own).numpy())
-    together = Together(tuple(SIGNALS.values()))
-    smoothed = Smoothed(together).of(outputs, state).numpy()
+    smoothed = Smoothed(together()).of(outputs, state).numpy()
     line = float((smoothed - AutoDetector().score(outputs, state).numpy())[0])
-    return [*found, together.of(outputs, inner).numpy(), smoothed], line
+    return [*found, together().of(outputs, inner).numpy(), smoothed], line
 
 
 if __name__ == "__main__":
