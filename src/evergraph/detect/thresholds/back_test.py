@@ -26,8 +26,9 @@ _NEARLY = 0.95  # lines that reach this share of the best coefficient are as goo
 class BackTest(Threshold):
     """The line with the highest MCC on the past, as far as the past has vertices of unseen classes to learn it from.
 
-    Few such vertices say little. So the line lies between that of the past and the one that a share of its known-class
-    vertices exceed: with n unseen vertices the past counts n / (n + weight).
+    Few such vertices say little, and the less so the less they stand out. So the line lies between that of the past and
+    the one that a share of its known-class vertices exceed: with n unseen vertices, of which its line reaches an MCC of
+    m, the past counts n m / (n m + weight).
 
     Scores may drift from slice to slice, or be high all over a slice in which a class is born. Which of the two it is,
     the past tells, too: the more it helped there to put slices on one level (the median of their scores), the further
@@ -38,7 +39,7 @@ class BackTest(Threshold):
     share
         Of the known-class vertices above the line as long as nothing unseen was met.
     weight
-        How many unseen vertices it takes for the past to count as much as that.
+        How many unseen vertices that stand out perfectly it takes for the past to count as much as that.
     most
         Share of a slice that is rejected at most, rounded up.
     level
@@ -55,7 +56,7 @@ class BackTest(Threshold):
     """
 
     share: float = 0.2
-    weight: float = 1000.0
+    weight: float = 100.0
     most: float = 0.3
     level: float | None = None
 
@@ -77,8 +78,10 @@ class BackTest(Threshold):
         now = scores - degree * trusted * (scores.median() - levels.mean())
         line = quantile(then[~past.unseen], self.share)
         if unseen := int(past.unseen.sum()):
-            counts = unseen / (unseen + self.weight)
-            line = counts * best_line(then, past.unseen)[0] + (1 - counts) * line
+            best_so_far, mcc = best_line(then, past.unseen)
+            says = unseen * float(mcc)
+            counts = says / (says + self.weight) if says > 0 else 0.0
+            line = counts * best_so_far + (1 - counts) * line
         allowed = math.ceil(self.most * len(now) - 1e-9)
         if allowed < len(now):
             line = torch.maximum(line, torch.topk(now, allowed + 1).values[-1] + _ROUNDING)
