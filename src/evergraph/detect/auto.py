@@ -41,8 +41,8 @@ class AutoDetector(Detector):
     trained beside it with gDOC's loss and keeps watch (`Sentinel`), which doubles the time of training. What else is
     strange about a slice is seen in words and in neighbours. Each signal is measured against the vertices of known
     classes in earlier slices, when these were decided. The line is the one that would have served best so far, drawn to
-    one above which a fifth of the known vertices were, as long as few new classes were met. It needs no labels but
-    those that come anyway.
+    one above which a fifth of the known vertices were, as long as few unseen vertices were met or these hardly stood
+    out. It needs no labels but those that come anyway.
 
     It is ``PostHoc(Smoothed(Together(SIGNALS.values(), counts)), BackTest(most=most))``, where the sentinel counts 3
     and all others count 1.
