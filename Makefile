@@ -35,9 +35,9 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 # torch comes first and exactly as pinned: asked for by a range, pip would fetch a build of several gigabytes.
-$(VENV)/.run: pyproject.toml constraints.txt | $(VENV)/bin/python
+$(VENV)/.run: pyproject.toml paper/pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) torch
-	$(PIP) --editable .
+	$(PIP) --editable . --editable ./paper
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.run

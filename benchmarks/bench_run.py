@@ -17,7 +17,7 @@ def whole(path: str) -> tuple[int, float, float]:
     """Number of tasks, mean accuracy and MCC of all tasks together."""
     from evergraph import EvolvingGraph, LifelongLearner, evaluate, tasks
     from evergraph.detect import GDOC
-    from evergraph.metrics import summarise
+    from evergraph.evaluation.metrics import summarise
     from evergraph.nn import GraphSAGE
 
     learner = LifelongLearner(GraphSAGE(hidden=32), GDOC(0.75), restart="warm", steps=200, seed=0)

@@ -55,10 +55,10 @@ def prepared(path: Path, name: str, kernels: Any) -> Any:
     import torch
 
     from evergraph.detect import Softmax
+    from evergraph.learning.training import train
     from evergraph.nn import Batch, Draw, Neighbours, SparseMatrix
     from evergraph.nn.adam import Adam
     from evergraph.nn.catalogue import MODELS
-    from evergraph.training import train
 
     arrays = loaded(path)
     n = len(arrays["y"])

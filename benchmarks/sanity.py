@@ -11,7 +11,8 @@ from pathlib import Path
 from benchmarks.measure import DATA
 from evergraph.datasets.tables import read_tables
 from evergraph.detect import DOC, GDOC, Softmax
-from evergraph.experiments import Configuration, RunResult, run
+from evergraph.evaluation.configuration import Configuration
+from evergraph.evaluation.run import RunResult, run
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.nn import MLP, GraphSAGE, MostFrequent
 

@@ -5,9 +5,10 @@ Run it with: python examples/choosing_a_history.py
 """
 
 import evergraph
-from evergraph.experiments import Configuration, run
+from evergraph.evaluation.configuration import Configuration
+from evergraph.evaluation.run import run
+from evergraph.learning.task import choose_history
 from evergraph.nn import GraphSAGE
-from evergraph.task import choose_history
 
 FIRST = 2019  # of two tasks, 2019 and 2020
 

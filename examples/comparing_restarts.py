@@ -8,8 +8,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import evergraph
-from evergraph.experiments import Configuration, RunResult, run
-from evergraph.metrics import forward_transfer, over_seeds
+from evergraph.evaluation.configuration import Configuration
+from evergraph.evaluation.metrics import forward_transfer, over_seeds
+from evergraph.evaluation.run import RunResult, run
 from evergraph.nn import GraphSAGE
 
 SEEDS = range(3)

@@ -7,8 +7,8 @@ Run it with: python examples/reproducing_a_table.py
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from evergraph.experiments.reproduction import Reproduction
 from evergraph.presentation import to_markdown
+from evergraph_paper.reproduction import Reproduction
 
 
 def main() -> None:

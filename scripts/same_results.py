@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evergraph.experiments.shelf import Shelf
+from evergraph.evaluation.results import Shelf
 
 
 def numbers(result: Mapping[str, Any]) -> dict[str, Any]:

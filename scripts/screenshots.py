@@ -26,7 +26,7 @@ from rich.text import Text
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.browser import Browser, browser  # noqa: E402  # found by the line above
+from tests.report.browser import Browser, browser  # noqa: E402  # found by the line above
 
 RUN = ("run", "metamath", "--history", "3", "--steps", "60", "--seeds", "0-2")
 SIZE = (1280, 1500)

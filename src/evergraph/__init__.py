@@ -9,37 +9,39 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from evergraph import analysis, datasets, detect, metrics, nn
+    from evergraph import analysis, datasets, detect, nn
     from evergraph.analysis import drift, first_task, profile, tdiff
-    from evergraph.classes import UNSEEN, ClassRegistry
     from evergraph.datasets import load
-    from evergraph.decisions import Decisions, evaluate
     from evergraph.errors import EvergraphError, InputError
+    from evergraph.evaluation import metrics
+    from evergraph.evaluation.scoring import evaluate
     from evergraph.graph import EvolvingGraph, Window
-    from evergraph.learner import LifelongLearner
-    from evergraph.task import Task, tasks
+    from evergraph.graph.classes import UNSEEN, ClassRegistry
+    from evergraph.learning.decisions import Decisions
+    from evergraph.learning.learner import LifelongLearner
+    from evergraph.learning.task import Task, tasks
     from evergraph.workspace import Workspace
 
 _HOME = {
-    "UNSEEN": "evergraph.classes",
-    "ClassRegistry": "evergraph.classes",
-    "Decisions": "evergraph.decisions",
+    "UNSEEN": "evergraph.graph.classes",
+    "ClassRegistry": "evergraph.graph.classes",
+    "Decisions": "evergraph.learning.decisions",
     "EvergraphError": "evergraph.errors",
     "EvolvingGraph": "evergraph.graph",
     "InputError": "evergraph.errors",
-    "LifelongLearner": "evergraph.learner",
-    "Task": "evergraph.task",
+    "LifelongLearner": "evergraph.learning.learner",
+    "Task": "evergraph.learning.task",
     "Window": "evergraph.graph",
     "Workspace": "evergraph.workspace",
     "drift": "evergraph.analysis",
-    "evaluate": "evergraph.decisions",
+    "evaluate": "evergraph.evaluation.scoring",
     "first_task": "evergraph.analysis",
     "load": "evergraph.datasets",
     "profile": "evergraph.analysis",
-    "tasks": "evergraph.task",
+    "tasks": "evergraph.learning.task",
     "tdiff": "evergraph.analysis",
 }
-_ROOMS = ("analysis", "datasets", "detect", "metrics", "nn")
+_PACKAGES = ("analysis", "datasets", "detect", "nn")
 
 __all__ = [
     "UNSEEN",
@@ -68,8 +70,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
+    if name in _PACKAGES:
         return import_module(f"evergraph.{name}")
+    if name == "metrics":
+        return import_module("evergraph.evaluation.metrics")
     if name not in _HOME:
         raise AttributeError(f"module 'evergraph' has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)

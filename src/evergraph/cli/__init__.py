@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import sys
+from importlib.metadata import entry_points
 from typing import NoReturn
 
 import typer
 
 from evergraph import __version__
-from evergraph.cli import compare, demo, imports, inspect, report, reproduce, run, ws
+from evergraph.cli import compare, demo, imports, inspect, report, run, ws
 from evergraph.errors import EvergraphError, InputError
 
 __all__ = ["app", "main"]
@@ -31,10 +32,9 @@ app.command("inspect", short_help="Profile, history sizes and drift of a graph."
 app.command("run", short_help="Learn and decide task by task, under some seeds.", epilog=run.EXAMPLE)(run.run)
 app.command("compare", short_help="Detectors of unseen classes side by side.", epilog=compare.EXAMPLE)(compare.compare)
 app.command("report", short_help="A run or a workspace on one page (HTML).", epilog=report.EXAMPLE)(report.report)
-app.command("reproduce", short_help="The paper's experiments, tables, figures and claims.", epilog=reproduce.EXAMPLE)(
-    reproduce.reproduce
-)
 app.command("demo", short_help="A tour on the embedded graph.", epilog=demo.EXAMPLE)(demo.demo)
+for _command in entry_points(group="evergraph.commands"):
+    _command.load()(app)
 
 
 def _version(wanted: bool) -> None:

@@ -20,7 +20,7 @@ from evergraph.errors import InputError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from evergraph.task import History
+    from evergraph.learning.task import History
 
 _MOST_SEEDS = 1_000
 _NAMED = ("metamath", "synthetic")  # written out, as below

@@ -42,7 +42,7 @@ from evergraph.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from evergraph.experiments.compare import CompareState, Comparison
+    from evergraph.evaluation.compare import CompareState, Comparison
 
 EXAMPLE = "Example: evergraph compare metamath --detectors none,gdoc:0.75,energy,auto --seeds 0-2 --out compared"
 
@@ -87,10 +87,10 @@ def compare(
     """
     wanted, sight = parse_seeds(seeds), parse_history(history)
     set_up_logging(quiet)
-    from evergraph.experiments import Configuration, build_model
-    from evergraph.experiments.compare import compare as compare_all
-    from evergraph.experiments.compare_views import write_comparison
-    from evergraph.experiments.contestants import contestants
+    from evergraph.evaluation.candidates import contestants
+    from evergraph.evaluation.compare import compare as compare_all
+    from evergraph.evaluation.compare_views import write_comparison
+    from evergraph.evaluation.configuration import Configuration, build_model
 
     chosen = contestants(detectors)
     configuration = Configuration(
@@ -121,7 +121,7 @@ def compare(
 
 
 def _show(found: Comparison, files: list[Path]) -> None:
-    from evergraph.experiments.compare_views import compared_table
+    from evergraph.evaluation.compare_views import compared_table
     from evergraph.presentation import fitted, to_rich
 
     to = console()
@@ -174,7 +174,7 @@ def in_words(state: CompareState) -> str:
 
     Examples
     --------
-    >>> from evergraph.experiments.compare import CompareState
+    >>> from evergraph.evaluation.compare import CompareState
     >>> in_words(CompareState(6, done=2, doing="dblp-easy, loss of gdoc, seed 1"))
     '2 of 6 trainings judged; dblp-easy, loss of gdoc, seed 1'
     """

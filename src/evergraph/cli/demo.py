@@ -104,7 +104,7 @@ def _check(out: Path) -> None:
 def _choose(graph: EvolvingGraph, say: Callable[[str], Any]) -> int:
     """Choose a history by the time differences, and say why."""
     from evergraph.analysis import first_task
-    from evergraph.task import history_sizes
+    from evergraph.learning.task import history_sizes
 
     first = first_task(graph) or graph.last_time
     sizes = history_sizes(graph, first)

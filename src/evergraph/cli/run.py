@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from evergraph.experiments import OnProgress, RunResult
+    from evergraph.evaluation.run import OnProgress, RunResult
 
 EXAMPLE = "Example: evergraph run metamath --history 3 --seeds 0-4 --out runs/metamath"
 
@@ -98,8 +98,8 @@ def run(
     wanted, sight = parse_seeds(seeds), parse_history(history)
     set_up_logging(quiet)
     from evergraph.datasets import load
-    from evergraph.experiments import Configuration, build_detector, build_model
-    from evergraph.experiments import run as run_configuration
+    from evergraph.evaluation.configuration import Configuration, build_detector, build_model
+    from evergraph.evaluation.run import run as run_configuration
 
     configuration = Configuration(
         model=build_model(model.value, hidden=hidden, layers=layers, dropout=dropout, hops=hops),

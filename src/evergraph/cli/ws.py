@@ -203,7 +203,7 @@ def predict(
     set_up_logging(quiet)
     with interruptible(ws):
         with progress("predict", quiet or as_json):
-            from evergraph.classes import UNSEEN
+            from evergraph.graph.classes import UNSEEN
             from evergraph.workspace import Workspace
 
             workspace = Workspace(ws)
@@ -283,7 +283,7 @@ def update(
 
 
 def _steps_of(workspace: Workspace) -> int:
-    from evergraph.training import steps_a_task
+    from evergraph.learning.training import steps_a_task
 
     learner = workspace.learner()
     return steps_a_task(learner.steps, learner.detector)

@@ -18,7 +18,7 @@ from evergraph.errors import InputError
 
 if TYPE_CHECKING:
     from evergraph.datasets.tables import Columns
-    from evergraph.training import OnStep
+    from evergraph.learning.training import OnStep
     from evergraph.workspace import Outcome, Workspace
 
     Steps = Callable[[int], OnStep]

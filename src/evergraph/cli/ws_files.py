@@ -53,7 +53,7 @@ def write_csv(out: Path, names: Sequence[str], rows: Iterable[Iterable[Any]]) ->
 
 
 def _write(out: Path, data: bytes) -> None:
-    from evergraph.files import replace_synced
+    from evergraph.storage.files import replace_synced
 
     try:
         replace_synced(out, data)

@@ -110,8 +110,8 @@ def init(
     with interruptible(ws):
         with progress("init", quiet or as_json) as shown:
             from evergraph.datasets.tables import Columns, feature_columns
-            from evergraph.experiments import build_detector, build_model
-            from evergraph.training import steps_a_task
+            from evergraph.evaluation.configuration import build_detector, build_model
+            from evergraph.learning.training import steps_a_task
             from evergraph.workspace import Workspace
 
             columns = Columns(id, time, label, text, names_in(features), source, target, edge_time)

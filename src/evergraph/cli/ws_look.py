@@ -113,7 +113,7 @@ def review(
 
 
 def _cells(row: ReviewRow) -> list[object]:
-    from evergraph.explain import in_words
+    from evergraph.analysis.explain import in_words
 
     words, neighbours = ", ".join(row.words), in_words(row.neighbours)
     return [row.id, row.time, row.score, row.best, row.probability, words, neighbours, row.model, row.group, ""]

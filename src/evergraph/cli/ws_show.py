@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 from rich.table import Table
 from rich.text import Text
 
-from evergraph.classes import UNSEEN
 from evergraph.cli.ws_common import typed
+from evergraph.graph.classes import UNSEEN
 from evergraph.workspace.words import counted
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def show_groups(to: Console, groups: Sequence[ReviewGroup], waiting: int, *, onl
 
 def show_review(to: Console, rows: Sequence[ReviewRow], waiting: int, *, group: int | None = None) -> None:
     """The vertices to look at, or those of one group."""
-    from evergraph.explain import in_words
+    from evergraph.analysis.explain import in_words
 
     if not rows:
         to.print("No vertex without a label was held to be of an unseen class.")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from evergraph.detect.sight import Sight
+    from evergraph.inputs.slice_context import Sight
 
 __all__ = ["PAST", "UNKNOWN", "UNLABELLED", "Detector", "Outputs", "State"]
 

@@ -15,13 +15,13 @@ from scipy import sparse
 from torch import Tensor
 
 from evergraph.detect.base import PAST, UNKNOWN, UNLABELLED, Detector, Outputs, State
-from evergraph.detect.sight import Sight
 from evergraph.graph.adjacency import Adjacency
 from evergraph.graph.change import assemble
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.ids import take
 from evergraph.graph.window import Window
-from evergraph.task import Task
+from evergraph.inputs.slice_context import Sight
+from evergraph.learning.task import Task
 
 __all__ = ["check_detector"]
 

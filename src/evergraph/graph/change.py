@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from evergraph.classes import extend_names
 from evergraph.errors import InputError
 from evergraph.graph import ids as id_columns
 from evergraph.graph.adjacency import Adjacency
+from evergraph.graph.classes import extend_names
 from evergraph.graph.columns import (
     EdgeColumns,
     VertexColumns,

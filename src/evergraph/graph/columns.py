@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from evergraph.classes import UNSEEN
 from evergraph.errors import InputError
+from evergraph.graph.classes import UNSEEN
 from evergraph.graph.features import DenseFeatures, Features, SparseFeatures
 from evergraph.graph.ids import Ids, at, first_duplicate, take
 from evergraph.graph.origin import Origin

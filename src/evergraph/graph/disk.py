@@ -27,11 +27,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evergraph.errors import DamagedGraphError, EvergraphError, InputError
-from evergraph.files import LOCK, locked, sync_folder
 from evergraph.graph.arrays import Arrays, from_arrays, to_arrays, unsound
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.features import kind_of
 from evergraph.graph.times import TimeAxis, Unit
+from evergraph.storage.files import LOCK, locked, sync_folder
 
 FORMAT = "evergraph graph"
 FORMAT_VERSION = 1

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from evergraph.classes import ClassRegistry
 from evergraph.errors import InputError
 from evergraph.graph.adjacency import Adjacency
+from evergraph.graph.classes import ClassRegistry
 from evergraph.graph.features import Features, kind_of
 from evergraph.graph.ids import Ids
 from evergraph.graph.times import TimeAxis

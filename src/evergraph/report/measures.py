@@ -9,8 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from evergraph.classes import UNSEEN
-from evergraph.metrics import over_seeds
+from evergraph.evaluation.metrics import over_seeds
+from evergraph.graph.classes import UNSEEN
 from evergraph.report.story import Band, Calibration, CalibrationBin, Confusion, Missing, ThresholdCurve
 
 __all__ = ["band_of_share", "band_over_seeds", "calibration_of", "confusion_of", "threshold_curve_of", "threshold_of"]

@@ -9,13 +9,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from evergraph.classes import UNSEEN
 from evergraph.errors import InputError
-from evergraph.experiments import RunResult, TaskRow
-from evergraph.experiments.configuration import differences
-from evergraph.experiments.decided import Decided, read_decided
-from evergraph.experiments.store import KeptRun, read_run
-from evergraph.metrics import Confusion, forward_transfer, over_seeds
+from evergraph.evaluation.configuration import differences
+from evergraph.evaluation.decided import Decided, read_decided
+from evergraph.evaluation.metrics import Confusion, forward_transfer, over_seeds
+from evergraph.evaluation.row import TaskRow
+from evergraph.evaluation.run import RunResult
+from evergraph.evaluation.run_folder import KeptRun, read_run
+from evergraph.graph.classes import UNSEEN
 from evergraph.report.measures import (
     band_of_share,
     band_over_seeds,

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from evergraph import __version__
 from evergraph.errors import EvergraphError
-from evergraph.files import replace_synced
 from evergraph.report.chart_pieces import PALETTE
 from evergraph.report.html import Safe, data_block, joined, prose, tag
 from evergraph.report.sections import SECTIONS, Section
 from evergraph.report.story import Missing, Story
+from evergraph.storage.files import replace_synced
 
 __all__ = ["page_of", "write_page"]
 

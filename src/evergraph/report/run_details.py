@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from evergraph.detect import DETECTORS
-from evergraph.experiments.configuration import flat
-from evergraph.experiments.store import KeptRun
+from evergraph.evaluation.configuration import flat
+from evergraph.evaluation.run_folder import KeptRun
 from evergraph.nn.catalogue import MODELS
 
 __all__ = ["command_of", "details_of", "summary_of", "title_of"]

@@ -95,7 +95,7 @@ class Slice:
     rejected
         Share that was held to be of an unseen class.
     mcc, open_f1
-        See `evergraph.metrics`; an MCC is None where there was nothing unseen to find.
+        See `evergraph.evaluation.metrics`; an MCC is None where there was nothing unseen to find.
     drift
         How far the mix of classes moved since the time before.
     version

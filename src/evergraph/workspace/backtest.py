@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evergraph.graph.evolving import EvolvingGraph
-from evergraph.learner import LifelongLearner
-from evergraph.task import Task
+from evergraph.learning.learner import LifelongLearner
+from evergraph.learning.task import Task
 from evergraph.workspace.change import Change
 from evergraph.workspace.coming import coming_task
 from evergraph.workspace.deciding import best_classes

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from evergraph.detect import Detector
 from evergraph.graph.evolving import EvolvingGraph
-from evergraph.learner import LifelongLearner
+from evergraph.learning.learner import LifelongLearner
 from evergraph.nn.base import Model
 from evergraph.workspace.keeping import kept_graph, kept_learner, kept_since
 from evergraph.workspace.renaming import current_name, renamed_graph, renamings

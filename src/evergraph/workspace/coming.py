@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from evergraph.graph.evolving import EvolvingGraph
-from evergraph.task import Task
+from evergraph.learning.task import Task
 
 __all__ = ["coming_task", "without_labels_of"]
 

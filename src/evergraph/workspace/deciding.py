@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from evergraph.analysis.explain import in_words, neighbours_of
 from evergraph.detect import Outputs, Softmax
-from evergraph.explain import in_words, neighbours_of
 from evergraph.graph import ids as id_columns
 from evergraph.graph.evolving import EvolvingGraph
-from evergraph.learner import LifelongLearner
-from evergraph.task import Task
+from evergraph.learning.learner import LifelongLearner
+from evergraph.learning.task import Task
 from evergraph.workspace.coming import without_labels_of
 
 if TYPE_CHECKING:

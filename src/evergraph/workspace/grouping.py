@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from evergraph.detect.sight import Sight
+from evergraph.analysis.explain import words_of
 from evergraph.errors import InputError
-from evergraph.explain import words_of
 from evergraph.graph.evolving import EvolvingGraph
-from evergraph.groups import Group, find_groups
-from evergraph.task import Task
+from evergraph.inputs.slice_context import Sight
+from evergraph.learning.task import Task
+from evergraph.workspace.groups import Group, find_groups
 from evergraph.workspace.words import counted
 
 __all__ = ["ReviewGroup", "chosen_groups", "group_places"]

@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 
-from evergraph.checkpoint import pack, unpack
 from evergraph.detect import Detector
 from evergraph.errors import DamagedWorkspaceError
 from evergraph.graph.arrays import from_arrays, to_arrays, unsound
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.features import kind_of
 from evergraph.graph.times import TimeAxis
-from evergraph.learner import LifelongLearner
+from evergraph.learning.checkpoint import pack, unpack
+from evergraph.learning.learner import LifelongLearner
 from evergraph.nn.base import Model
 from evergraph.workspace.state import ModelRecord
 from evergraph.workspace.store import Store, Transaction

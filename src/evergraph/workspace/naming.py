@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evergraph.classes import UNSEEN
 from evergraph.datasets.tables import Columns
 from evergraph.errors import InputError
+from evergraph.graph.classes import UNSEEN
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.workspace.change import Change, Outcome
 from evergraph.workspace.grouping import ReviewGroup, chosen_groups

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evergraph.classes import UNSEEN
 from evergraph.errors import InputError
 from evergraph.graph import ids as id_columns
+from evergraph.graph.classes import UNSEEN
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.workspace.change import Change
 from evergraph.workspace.deciding import decide

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from evergraph.classes import UNSEEN
-from evergraph.explain import neighbours_of, words_of
+from evergraph.analysis.explain import neighbours_of, words_of
+from evergraph.graph.classes import UNSEEN
 from evergraph.graph.evolving import EvolvingGraph
-from evergraph.task import Task
+from evergraph.learning.task import Task
 from evergraph.workspace.grouping import ReviewGroup, chosen_groups, group_places
 from evergraph.workspace.scoring import standing
 from evergraph.workspace.state import State

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evergraph.analysis.drift import drift
-from evergraph.classes import UNSEEN
+from evergraph.evaluation.metrics import score_task
 from evergraph.graph import ids as id_columns
+from evergraph.graph.classes import UNSEEN
 from evergraph.graph.evolving import EvolvingGraph
-from evergraph.metrics import score_task
 from evergraph.workspace.keeping import kept_since, kept_table
 from evergraph.workspace.renaming import current_name, renamings
 from evergraph.workspace.state import State

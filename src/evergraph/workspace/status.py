@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from evergraph.classes import UNSEEN
 from evergraph.graph import ids as id_columns
+from evergraph.graph.classes import UNSEEN
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.workspace.coming import coming_task
 from evergraph.workspace.scoring import standing

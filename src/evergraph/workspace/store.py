@@ -28,8 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evergraph.errors import DamagedWorkspaceError, EvergraphError, InputError
-from evergraph.files import LOCK, locked, replace_synced, sync_folder, write_synced
-from evergraph.sealed import NotSealedError, seal, unseal
+from evergraph.storage.checksummed import NotSealedError, seal, unseal
+from evergraph.storage.files import LOCK, locked, replace_synced, sync_folder, write_synced
 
 __all__ = ["MANIFEST", "Store", "Transaction", "is_workspace", "objects_in"]
 

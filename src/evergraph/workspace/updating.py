@@ -6,9 +6,9 @@ import time as clock
 from dataclasses import replace
 
 from evergraph.errors import InputError
-from evergraph.learner import LifelongLearner
-from evergraph.task import Task
-from evergraph.training import OnStep
+from evergraph.learning.learner import LifelongLearner
+from evergraph.learning.task import Task
+from evergraph.learning.training import OnStep
 from evergraph.workspace.backtest import Choice, choose_restart
 from evergraph.workspace.change import Change, Outcome
 from evergraph.workspace.coming import coming_task

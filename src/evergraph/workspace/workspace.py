@@ -16,11 +16,11 @@ from evergraph.errors import DamagedWorkspaceError, InputError
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.features import WordCounts
 from evergraph.graph.window import TextMode
-from evergraph.learner import LifelongLearner
+from evergraph.learning.learner import LifelongLearner
+from evergraph.learning.task import History, check_history, history_sizes
+from evergraph.learning.training import OnStep
 from evergraph.nn import GraphSAGE
 from evergraph.nn.base import Model
-from evergraph.task import History, check_history, history_sizes
-from evergraph.training import OnStep
 from evergraph.workspace import labelling, naming, predicting, slices, updating, versions
 from evergraph.workspace.backtest import Choice
 from evergraph.workspace.change import Change, Outcome

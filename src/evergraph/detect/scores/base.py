@@ -18,7 +18,7 @@ from evergraph.detect.base import PAST, Detector, Outputs, State
 from evergraph.errors import InputError
 
 if TYPE_CHECKING:
-    from evergraph.detect.sight import Sight
+    from evergraph.inputs.slice_context import Sight
 
 __all__ = ["Score"]
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from evergraph.detect.base import Outputs, State
 from evergraph.detect.scores.base import Score, mean_of_words, predicted, seen_in_graph, words_of_classes
-from evergraph.detect.sight import Sight
+from evergraph.inputs.slice_context import Sight
 
 __all__ = ["Surplus"]
 

@@ -1,0 +1,1 @@
+"""The paper's experiments on Evergraph: plan, trials, tables, figures and claims."""

@@ -1,0 +1,264 @@
+"""Reproducing the paper: run what is missing of an experiment, then write its tables and figures."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import evergraph
+from evergraph.errors import InputError
+from evergraph.evaluation.graphs import graph_of
+from evergraph.evaluation.grid import GridState, run_grid
+from evergraph.evaluation.results import Finished, Shelf, check_folder
+from evergraph.evaluation.run import NUMERICS_VERSION
+from evergraph.evaluation.trial import Trial
+from evergraph.presentation import Table, save, write
+from evergraph.storage.files import replace_synced
+from evergraph_paper import exp1, exp1_views
+from evergraph_paper.claims import Evidence, claims_table, judge
+from evergraph_paper.describe_graphs import datasets_table, write_datasets
+from evergraph_paper.measured import collect
+from evergraph_paper.reproduce import EXPERIMENTS, QUICK, Extent, Shown, count, in_short, show
+from evergraph_paper.static import StaticTrial
+from evergraph_paper.subject import Subject, keep_subjects, kept_subjects, subject
+from evergraph_paper.tune import apply_rates, choose, read_rates, write_rates
+
+__all__ = ["Reproduced", "Reproduction"]
+
+log = logging.getLogger(__name__)
+
+_QUICK_GRAPH = "synthetic"
+_STATIC_REPETITIONS = 100
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """What came of one experiment: its tables, the files that were written, and what else it says (claims)."""
+
+    name: str
+    tables: Mapping[str, Table]
+    files: Sequence[Path]
+    data: Any = None
+
+
+@dataclass
+class Reproduction:
+    """How to reproduce.
+
+    Parameters
+    ----------
+    results
+        Folder of the results; tables and figures go into a folder of each experiment there.
+    graphs
+        Graph folders or names; unless given, those that have results.
+    seeds, models
+        How often, and which models (None: all of an experiment).
+    planetoid
+        Folder of Planetoid's files, for experiment 1.
+    rates
+        Learning rates that ``tune`` has chosen.
+    jobs
+        Number of processes.
+    quick, full
+        A quick look, or as many seeds as the paper has.
+    only_show
+        Run nothing.
+    on_done
+        Whom to tell how far a grid is.
+    """
+
+    results: Path
+    graphs: Sequence[str] = ()
+    seeds: tuple[int, ...] = (0,)
+    models: tuple[str, ...] | None = None
+    planetoid: Path | None = None
+    rates: Path | None = None
+    jobs: int = 1
+    quick: bool = False
+    full: bool = False
+    only_show: bool = False
+    on_done: Callable[[str, GridState], object] | None = None
+    failed: int = 0
+
+    def __post_init__(self) -> None:
+        check_folder(next(path for path in (self.results, *self.results.absolute().parents) if path.exists()))
+
+    def check(self, names: Sequence[str]) -> None:
+        """Refuse what these experiments cannot do, before anything is run."""
+        if self.rates is not None:
+            read_rates(self.rates)
+        for name in names:
+            if name in EXPERIMENTS:
+                EXPERIMENTS[name].rows((), self._extent(repetitions=1))
+            elif name == "exp1":
+                self._static_trials()
+
+    def run(self, name: str) -> Reproduced:
+        """Reproduce one experiment."""
+        if name == "exp1":
+            return self._exp1()
+        if name == "datasets":
+            return self._datasets()
+        if name == "claims":
+            return self._claims()
+        return self._lifelong(name)
+
+    # --- experiments on evolving graphs ------------------------------------------------------------------------------
+
+    def _lifelong(self, name: str) -> Reproduced:
+        experiment = EXPERIMENTS[name]
+        subjects, extent = self._subjects(), self._extent(experiment.repetitions)
+        rows = experiment.rows(subjects, extent)
+        if self.rates is not None:
+            rows = apply_rates(rows, read_rates(self.rates))
+        found = self._run(name, [row.trial(seed) for seed in extent.seeds for row in rows], subjects)
+        shown = show(name, subjects, extent, found, all_seeds=self.only_show, rows=rows)
+        files = self._write(name, shown)
+        if name == "tune" and shown.tables:
+            measured = collect(rows, found, None if self.only_show else extent.seeds)
+            if len(measured) == len(rows):  # else a better one may be to come
+                write_rates(self.results / name / "rates.json", choose(measured))
+                files.append(self.results / name / "rates.json")
+        return Reproduced(name, shown.tables, files)
+
+    def _extent(self, repetitions: int) -> Extent:
+        extent = replace(QUICK if self.quick else Extent(), models=self.models)
+        if self.full:
+            return replace(extent, seeds=tuple(range(repetitions)))
+        return extent if self.quick else replace(extent, seeds=self.seeds)
+
+    def _subjects(self) -> list[Subject]:
+        kept = kept_subjects(self.results)
+        if self.graphs:
+            # A graph that is not at hand can still be shown by its name.
+            return [
+                kept[path] if self.only_show and path in kept else subject(path) for path in dict.fromkeys(self.graphs)
+            ]
+        if self.quick:
+            return [subject(_QUICK_GRAPH)]
+        if self.only_show:
+            return list(kept.values())
+        if not kept:
+            raise InputError("there is no graph yet", fix="name a graph folder, or metamath")
+        # A graph may have become another one since; then its results are not gone on with.
+        return [replace(one, fingerprint=graph_of(one.path)[1]) for one in kept.values()]
+
+    def _run(self, name: str, trials: Sequence[Trial], subjects: Sequence[Subject] = ()) -> dict[str, Finished]:
+        """All results on the shelf, after those of the trials that were missing have run."""
+        if not self.only_show:
+            keep_subjects(self.results, subjects)
+
+            def on_done(state: GridState) -> None:
+                self._last = state
+                if self.on_done is not None:
+                    self.on_done(name, state)
+
+            # For a look, other processes start too slowly, and graphs this small have nothing to share out.
+            jobs, threads = (1, 1) if self.quick else (self.jobs, None)
+            run_grid(trials, self.results, jobs=jobs, threads=threads, on_done=on_done)
+            self.failed += self._last.failed
+        shelf = Shelf(self.results)
+        found = shelf.read()
+        if self.only_show:  # else the grid has told already
+            for problem in shelf.problems:
+                log.warning("%s", problem)
+        return found
+
+    def _write(self, name: str, shown: Shown) -> list[Path]:
+        files: list[Path] = []
+        for key, table in shown.tables.items():
+            files += write(table, self.results / name / key)
+        for key, picture in shown.figures.items():
+            files += save(picture, self.results / name / key, shown.note)
+        return files
+
+    # --- the others --------------------------------------------------------------------------------------------------
+
+    def _exp1(self) -> Reproduced:
+        seeds = None if self.only_show else self._static_seeds()
+        found = self._run("exp1", self._static_trials())
+        results = exp1_views.static_results(found, seeds)
+        if not results:
+            return Reproduced("exp1", {}, [])
+        made = [one for one in found.values() if one.trial.get("kind") == "static" and (not seeds or one.seed in seeds)]
+        hours = sum(one.made["seconds"] for one in made) / 3600
+        run_seeds = in_short(sorted({trial.seed for trial, _ in results}))
+        note = (
+            f"evergraph reproduce exp1 --planetoid FOLDER --seeds {run_seeds}{self._extent(1).options}\n"
+            f"Data: Planetoid's files. {count(len(results), 'trial')}, {hours:.2f} hours of computing in all; "
+            f"Evergraph {evergraph.__version__}, numbers version {NUMERICS_VERSION}."
+        )
+        tables = {
+            "exp1-accuracy": exp1_views.accuracy_table(results),
+            "exp1-divergence": exp1_views.divergence_table(results),
+        }
+        if self.planetoid is not None:
+            graphs = tuple(dict.fromkeys(trial.graph for trial, _ in results))
+            tables["exp1-splits"] = exp1_views.splits_table(exp1.static_table(self.planetoid, graphs))
+        shown = Shown(
+            {key: replace(table, note=note) for key, table in tables.items()}, exp1_views.exp1_figures(results), note
+        )
+        return Reproduced("exp1", shown.tables, self._write("exp1", shown))
+
+    def _static_seeds(self) -> tuple[int, ...]:
+        return tuple(range(_STATIC_REPETITIONS)) if self.full else self.seeds
+
+    def _static_trials(self) -> list[StaticTrial]:
+        if self.planetoid is None and not self.only_show:
+            raise InputError(
+                "experiment 1 needs Cora, Citeseer and PubMed as Planetoid has them",
+                fix="give the folder of its files: --planetoid FOLDER",
+            )
+        if self.planetoid is not None and not self.planetoid.is_dir():
+            raise InputError("there is no such folder", file=self.planetoid, fix="give that of Planetoid's files")
+        small: dict[str, Any] = {"graphs": ("cora",), "pretraining": (0, 5), "epochs": 5} if self.quick else {}
+        if self.models is not None:
+            small["models"] = self.models
+        return exp1.grid(self.planetoid or Path(), self._static_seeds(), **small)
+
+    def _datasets(self) -> Reproduced:
+        folder = self.results / "datasets"
+        if not self.only_show:
+            subjects = self._subjects()
+            keep_subjects(self.results, subjects)
+            note = f"evergraph reproduce datasets {' '.join(one.name for one in subjects)}"
+            files = write_datasets([one.path for one in subjects], folder, note)
+        else:
+            files = []
+        facts = _facts(folder)
+        return Reproduced("datasets", {"datasets": datasets_table(facts)} if facts else {}, files)
+
+    def _claims(self) -> Reproduced:
+        shelf = Shelf(self.results)
+        found = shelf.read()
+        for problem in shelf.problems:
+            log.warning("%s", problem)
+        evidence = Evidence(
+            graphs=kept_subjects(self.results),
+            found=found,
+            static=exp1_views.static_results(found),
+            datasets={facts["name"]: facts for facts in _facts(self.results / "datasets")},
+        )
+        verdicts = judge(evidence)
+        table = replace(claims_table(verdicts), note="evergraph reproduce claims")
+        files = write(table, self.results / "claims" / "claims")
+        data = [verdict.as_dict() for verdict in verdicts]
+        path = self.results / "claims" / "claims.json"
+        replace_synced(path, json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False).encode() + b"\n")
+        return Reproduced("claims", {"claims": table}, [*files, path], data)
+
+
+def _facts(folder: Path) -> list[dict[str, Any]]:
+    path = folder / "datasets.json"
+    if not path.exists():
+        return []
+    try:
+        found: list[dict[str, Any]] = json.loads(path.read_bytes())
+        _ = [facts["name"] for facts in found]
+    except (ValueError, TypeError, LookupError) as error:
+        raise InputError("this is no list of graphs", file=path, fix="run: evergraph reproduce datasets") from error
+    return found

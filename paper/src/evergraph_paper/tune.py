@@ -1,0 +1,146 @@
+"""The paper's way to choose learning rates: by accuracy on a development graph, then kept for all others."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from evergraph.errors import InputError
+from evergraph.presentation import Cell, Column, Section, Table
+from evergraph.storage.files import replace_synced
+from evergraph_paper.measured import Measured
+from evergraph_paper.plan import Row, rows
+from evergraph_paper.subject import LEVELS, Subject
+from evergraph_paper.tables import Results
+
+__all__ = [
+    "RATES",
+    "WEIGHT_DECAYS",
+    "Choice",
+    "apply_rates",
+    "choose",
+    "read_rates",
+    "tune_rows",
+    "tune_table",
+    "write_rates",
+]
+
+RATES = (0.1, 0.05, 0.01, 0.005, 0.001, 0.0005)
+WEIGHT_DECAYS = (0.0, 0.0005)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The best learning rate and weight decay for a model, a history and a restart."""
+
+    model: str
+    level: int
+    restart: str
+    lr: float
+    weight_decay: float
+    accuracy: float
+
+
+def tune_rows(graphs: Iterable[Subject], models: Sequence[str] = ("sage",), *, steps: int = 200) -> list[Row]:
+    """All rates and decays at the middle history, warm and cold."""
+    return [
+        replace(row, lr=lr, weight_decay=decay)
+        for row in rows(graphs, models, (50,), steps=steps)
+        for lr in RATES
+        for decay in WEIGHT_DECAYS
+    ]
+
+
+def choose(measured: Iterable[Measured]) -> list[Choice]:
+    """The best of each model, history and restart; of equals the one with the smaller decay, then the smaller rate.
+
+    With several graphs it is the best on average, of those that have results on most of them.
+    """
+    tried: dict[tuple[str, int, str], dict[tuple[float, float], list[float]]] = {}
+    for one in measured:
+        row, accuracy = one.row, one.interval("accuracy").mean
+        if row.lr is not None and not math.isnan(accuracy):
+            of = tried.setdefault((row.model, row.level, row.restart), {})
+            of.setdefault((row.lr, row.weight_decay), []).append(accuracy)
+    best = []
+    for key, of in tried.items():
+        most = max(map(len, of.values()))
+        found = [Choice(*key, *rates, sum(each) / most) for rates, each in of.items() if len(each) == most]
+        best.append(max(found, key=lambda choice: (choice.accuracy, -choice.weight_decay, -choice.lr)))
+    return best
+
+
+def tune_table(graph: Subject, results: Results, *, steps: int = 200) -> Table:
+    """Accuracy of each rate and decay, in percent; once all have results the chosen ones are bold."""
+    grid = tune_rows([graph], steps=steps)
+    found = [results[row] for row in grid if row in results]
+    choices = choose(found) if len(found) == len(grid) else []
+    chosen = {(choice.restart, choice.lr, choice.weight_decay) for choice in choices}
+    columns = (Column("learning rate"), *(Column(f"{decay:g}", "accuracy at weight decay") for decay in WEIGHT_DECAYS))
+    lines: list[Any] = []
+    for restart in ("cold", "warm"):
+        lines.append(Section(f"GraphSAGE, c = {graph.history(50)}, {restart}"))
+        for lr in RATES:
+            cells = [Cell(lr, form="g")]
+            for decay in WEIGHT_DECAYS:
+                one = next(
+                    (
+                        one
+                        for one in found
+                        if (one.row.restart, one.row.lr, one.row.weight_decay) == (restart, lr, decay)
+                    ),
+                    None,
+                )
+                interval = one.interval("accuracy") if one else None
+                half = None if interval is None or interval.n < 2 else 100 * interval.half
+                value = None if interval is None else 100 * interval.mean
+                cells.append(Cell(value, half, (restart, lr, decay) in chosen, ".1f"))
+            lines.append(tuple(cells))
+    return Table(f"Choosing the learning rate on {graph.name}: accuracy in percent", columns, tuple(lines))
+
+
+def write_rates(path: Path, choices: Sequence[Choice]) -> None:
+    """Keep what was chosen."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_synced(path, json.dumps([vars(choice) for choice in choices], indent=1).encode() + b"\n")
+
+
+def read_rates(path: Path) -> list[Choice]:
+    """What was chosen."""
+    try:
+        found = [Choice(**entry) for entry in json.loads(path.read_bytes())]
+    except OSError as error:
+        raise InputError(
+            f"it cannot be read ({error.strerror})", file=path, fix="give a file that tune wrote"
+        ) from error
+    except (ValueError, TypeError):
+        found = []
+    if not found or not all(map(_is_choice, found)):
+        raise InputError("these are no learning rates", file=path, fix="give a file that tune wrote")
+    return found
+
+
+def _is_choice(choice: Choice) -> bool:
+    numbers = (choice.lr, choice.weight_decay, choice.accuracy)
+    return (
+        isinstance(choice.model, str)
+        and choice.level in LEVELS
+        and isinstance(choice.restart, str)
+        and all(type(number) in (int, float) and math.isfinite(number) for number in numbers)
+        and choice.lr > 0 <= choice.weight_decay
+    )
+
+
+def apply_rates(grid: Iterable[Row], choices: Sequence[Choice]) -> list[Row]:
+    """Give rows without a detector and a rate of their own what was chosen for their model, history and restart."""
+    chosen = {(choice.model, choice.level, choice.restart): choice for choice in choices}
+    found = []
+    for row in grid:
+        choice = chosen.get((row.model, row.level, row.restart))
+        fits = choice is not None and row.lr is None and row.detector == "none"
+        found.append(replace(row, lr=choice.lr, weight_decay=choice.weight_decay) if choice and fits else row)
+    return found

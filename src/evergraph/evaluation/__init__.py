@@ -1,0 +1,1 @@
+"""How good a learner is: runs, comparisons, their results and metrics."""

@@ -1,0 +1,1 @@
+"""What a model and a detector read of a vertex."""

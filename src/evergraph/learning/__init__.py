@@ -1,0 +1,1 @@
+"""Tasks, and the learner that is kept current on them."""

@@ -1,0 +1,210 @@
+"""A learner on disk: its weights as safetensors, all else as JSON, and one commit point.
+
+::
+
+    FOLDER/
+      learner.json                      settings, classes, words, and size and hash of the weights
+      weights-0123456789ab.safetensors  written once under a name of its own
+
+Saving writes the weights under a new name and then replaces ``learner.json`` by an atomic rename. A process killed at
+any moment leaves the learner that was there or the new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as tensors_from
+from safetensors.torch import save as tensors_to
+
+from evergraph.detect import Detector
+from evergraph.errors import DamagedLearnerError, EvergraphError, InputError
+from evergraph.inputs.vocabulary import Vocabulary
+from evergraph.learning.describe import described, rebuilt
+from evergraph.nn.base import Model
+from evergraph.storage.checksummed import NotSealedError, seal, unseal
+from evergraph.storage.files import locked, sync_folder, write_synced
+
+if TYPE_CHECKING:
+    from evergraph.learning.learner import LifelongLearner
+
+__all__ = ["load", "pack", "save", "unpack"]
+
+FORMAT = "evergraph learner"
+FORMAT_VERSION = 1
+MANIFEST = "learner.json"
+
+_PLAIN = ("restart", "steps", "lr", "weight_decay", "text", "seed", "kernels")  # settings that JSON holds as they are
+_Learner = TypeVar("_Learner", bound="LifelongLearner")
+
+
+def pack(learner: LifelongLearner) -> tuple[dict[str, Any], bytes]:
+    """All that a learner has learnt and its settings, fit for JSON; and its tensors as safetensors."""
+    if learner.weights_ is None or learner.vocabulary_ is None:
+        raise EvergraphError("the learner has not learnt anything yet, so there is nothing to save.")
+    tensors = {f"weights/{name}": value for name, value in learner.weights_.items()}
+    tensors |= {f"second/{name}": value for name, value in (learner.second_weights_ or {}).items()}
+    tensors |= {f"detector/{name}": value for name, value in learner.detector_state_.items()}
+    vocabulary = learner.vocabulary_
+    content = {
+        "settings": {name: described(getattr(learner, name)) for name in _PLAIN} | {"device": str(learner.device)},
+        "model": described(learner.model),
+        "detector": described(learner.detector),
+        "classes": list(learner.classes_),
+        "vocabulary": {"names": vocabulary.names, "width": vocabulary.width, "text": vocabulary.text},
+        "tasks": learner.tasks_,
+        "time": learner.time_,
+        "lr": learner.lr_,
+        "second_lr": learner.second_lr_,
+        "losses": learner.losses_,
+    }
+    return content, tensors_to({name: value.detach().cpu().contiguous() for name, value in tensors.items()})
+
+
+def unpack(
+    kind: type[_Learner],
+    content: Mapping[str, Any],
+    tensors: bytes,
+    model: Model | torch.nn.Module | None = None,
+    detector: Detector | None = None,
+    device: str | torch.device | None = None,
+) -> _Learner:
+    """The learner that was packed; a ``LookupError``, ``TypeError`` or ``SafetensorError`` where it was none."""
+    settings = dict(content["settings"])
+    if device is not None:
+        settings["device"] = device
+    learner = kind(
+        model if model is not None else rebuilt(content["model"], "model"),
+        detector if detector is not None else rebuilt(content["detector"], "detector"),
+        **settings,
+    )
+    vocabulary = dict(content["vocabulary"])
+    names, found = vocabulary.pop("names"), tensors_from(tensors)
+    learner.restore(
+        classes=tuple(content["classes"]),
+        vocabulary=Vocabulary(None if names is None else tuple(names), **vocabulary),
+        weights=_part(found, "weights/"),
+        state=_part(found, "detector/"),
+        tasks=content["tasks"],
+        time=content["time"],
+        lr=content["lr"],
+        losses=content["losses"],
+        second_weights=_part(found, "second/") or None,
+        second_lr=content.get("second_lr"),
+    )
+    return learner
+
+
+def save(learner: LifelongLearner, folder: Path) -> None:
+    """See `LifelongLearner.save`."""
+    packed, data = pack(learner)
+    digest = hashlib.sha256(data).hexdigest()
+    name = f"weights-{digest[:12]}.safetensors"
+    content = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        **packed,
+        "weights": {"file": name, "bytes": len(data), "sha256": digest},
+    }
+    if folder.exists() and not folder.is_dir():
+        raise InputError("this is a file, not a folder", file=folder, fix="choose another folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder, "learner"):
+            _write(folder, name, data, seal(content))
+    except OSError as error:
+        if isinstance(error, EvergraphError):
+            raise
+        raise EvergraphError(
+            f"{folder}: the learner could not be saved ({error.strerror or error}); what was there is unchanged."
+        ) from error
+
+
+def _write(folder: Path, name: str, weights: bytes, manifest: bytes) -> None:
+    staged = [folder / f"{name}.new", folder / f"{MANIFEST}.new"]
+    there = (folder / name).exists()
+    try:
+        # Staged even where a file of this name is there: it may be the one in force, if the weights have not changed.
+        write_synced(staged[0], weights)
+        staged[0].replace(folder / name)
+        write_synced(staged[1], manifest)
+        sync_folder(folder)
+        staged[1].replace(folder / MANIFEST)  # the commit point
+    except OSError:
+        with contextlib.suppress(OSError):
+            for path in staged if there else [*staged, folder / name]:
+                path.unlink(missing_ok=True)
+        raise
+    try:
+        sync_folder(folder)
+    except OSError as error:
+        raise EvergraphError(
+            f"{folder}: the learner is saved, but the disk did not confirm it ({error.strerror or error}); "
+            "save it again."
+        ) from error
+    with contextlib.suppress(OSError):  # the learner is saved; what is left over goes with the next save
+        for other in folder.glob("weights-*.safetensors*"):
+            if other.name != name:
+                other.unlink()
+
+
+def load(
+    kind: type[_Learner],
+    folder: Path,
+    model: Model | torch.nn.Module | None,
+    detector: Detector | None,
+    device: str | torch.device | None,
+) -> _Learner:
+    """See `LifelongLearner.load`."""
+    content = _read_content(folder)
+    try:
+        tensors = _read_weights(folder, content["weights"])
+        return unpack(kind, content, tensors, model, detector, device)
+    except (LookupError, TypeError, AttributeError) as error:
+        raise _damaged(folder / MANIFEST, f"it lacks or distorts {error}") from error
+    except SafetensorError as error:
+        raise _damaged(folder / content["weights"]["file"], f"these are no weights ({error})") from error
+
+
+def _part(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+def _read_content(folder: Path) -> dict[str, Any]:
+    path = folder / MANIFEST
+    try:
+        return unseal(path.read_bytes(), FORMAT, FORMAT_VERSION)
+    except FileNotFoundError:
+        raise InputError(
+            "this folder holds no learner", file=folder, fix="give the folder of a saved learner"
+        ) from None
+    except OSError as error:
+        raise _damaged(path, f"it cannot be read ({error})") from error
+    except NotSealedError as error:
+        if error.newer:
+            raise DamagedLearnerError(str(error), file=path, fix="update Evergraph") from error
+        raise _damaged(path, str(error)) from error
+
+
+def _read_weights(folder: Path, entry: Mapping[str, Any]) -> bytes:
+    if not re.fullmatch(r"weights-[0-9a-f]{12}\.safetensors", entry["file"]):
+        raise _damaged(folder / MANIFEST, f"{entry['file']!r} is no name of a weights file")
+    path = folder / entry["file"]
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise _damaged(path, f"the weights cannot be read ({error.strerror or error})") from error
+    if hashlib.sha256(data).hexdigest() != entry["sha256"]:
+        raise _damaged(path, "the weights are not those that were saved")
+    return data
+
+
+def _damaged(path: Path, problem: str) -> DamagedLearnerError:
+    return DamagedLearnerError(problem, file=path, fix="restore the folder from a backup, or train anew")

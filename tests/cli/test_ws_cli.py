@@ -1,0 +1,979 @@
+"""The command line of the production loop: the whole loop, what it prints, and that nothing changes when it refuses."""
+
+import csv
+import errno
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from sklearn.metrics import matthews_corrcoef
+
+from evergraph import LifelongLearner, Workspace
+from evergraph.datasets import read_tables, synthetic
+from evergraph.datasets.export import to_tables
+from evergraph.detect import GDOC
+from evergraph.errors import InputError
+from evergraph.nn import GraphSAGE
+from evergraph.storage.files import locked
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+NAMES = {"id": "paper", "time": "year", "label": "venue", "text": "title", "source": "citing", "target": "cited"}
+COLUMNS = [part for option, column in NAMES.items() for part in (f"--{option}", column)]
+TRAINING = ["--steps", "15", "--history", "2", "--hidden", "8", "--threshold", "0.5"]
+FIRST = 2010
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting_for_the_disk(monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+def write(path, rows):
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def rows_of(path):
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A graph as somebody's tables: 2010 to 2013 with labels, then two slices without, and their labels apart."""
+    folder = tmp_path_factory.mktemp("data")
+    graph = synthetic(vertices=420, times=6, classes=3, new_classes=1, seed=1)
+    for name, first, last in (("past", 0, 3), ("2014", 4, 4), ("2015", 5, 5)):
+        vertices, edges = (table.to_pylist() for table in to_tables(graph, first, last))
+        papers = [
+            {"paper": f"p{row['id']}", "year": FIRST + row["time"], "venue": row["label"], "title": row["text"]}
+            for row in vertices
+        ]
+        write(folder / f"{name}-labels.csv", [{"paper": row["paper"], "venue": row["venue"]} for row in papers])
+        if name != "past":
+            papers = [{key: value for key, value in row.items() if key != "venue"} for row in papers]
+        write(folder / f"{name}.csv", papers)
+        cites = [{"citing": f"p{row['source']}", "cited": f"p{row['target']}"} for row in edges]
+        write(folder / f"{name}-cites.csv", cites)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def templates(data, tmp_path_factory, one_thread):
+    """Workspaces to copy: just made, and with a slice that is decided and waits for its labels."""
+    from evergraph.datasets.tables import Columns
+
+    folder = tmp_path_factory.mktemp("templates")
+    graph = read_tables(data / "past.csv", data / "past-cites.csv", **NAMES)
+    options = {"model": GraphSAGE(hidden=8), "detector": GDOC(0.5), "history": 2, "steps": 15}
+    Workspace.create(folder / "made", graph, columns=Columns(**NAMES), **options)
+    shutil.copytree(folder / "made", folder / "waiting")
+    waiting = Workspace(folder / "waiting")
+    waiting.add(data / "2014.csv", data / "2014-cites.csv")
+    waiting.predict()
+    return folder
+
+
+@pytest.fixture
+def made(templates, tmp_path):
+    return Path(shutil.copytree(templates / "made", tmp_path / "ws"))
+
+
+@pytest.fixture
+def waiting(templates, tmp_path):
+    return Path(shutil.copytree(templates / "waiting", tmp_path / "ws"))
+
+
+def digest(folder):
+    """All bytes of a folder but those of its lock."""
+    found = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.name != ".lock":
+            found.update(str(path.relative_to(folder)).encode() + (path.read_bytes() if path.is_file() else b"/"))
+    return found.hexdigest()
+
+
+def refused(done, *words, code=2):
+    """One sentence, or two with how to fix it, and the exit code of bad input."""
+    left, out, err = done
+    assert (left, out) == (code, ""), err
+    *_, last = err.splitlines()
+    assert last.startswith("Error: ")
+    assert "Traceback" not in err
+    for word in words:
+        assert word in last, last
+
+
+# --- the loop --------------------------------------------------------------------------------------------------------
+
+
+def test_the_whole_loop(command, data, tmp_path):
+    ws = tmp_path / "ws"
+
+    def told(*arguments):
+        code, out, err = command("ws", *arguments, "--json")
+        assert code == 0, err
+        return json.loads(out)
+
+    files = ("--vertices", data / "past.csv", "--edges", data / "past-cites.csv")
+    found = told("init", ws, *files, *COLUMNS, *TRAINING)
+    assert (found["version"], found["vertices"], found["labelled"], found["history"]) == (1, 280, 280, 2)
+    assert found["last_time"] == 2013
+    assert "evergraph ws add" in found["next"]
+    assert Workspace(ws).state.settings.columns.label == "venue"
+
+    # A slice arrives. What its columns are called need not be said again.
+    found = told("add", ws, "--vertices", data / "2014.csv", "--edges", data / "2014-cites.csv")
+    assert (found["version"], found["vertices"], found["labelled"]) == (2, 70, 0)
+    assert f"evergraph ws predict {ws}" in found["next"]
+
+    # It is decided; files of both formats hold what the library says.
+    expected = Workspace(shutil.copytree(ws, tmp_path / "copy")).predict()
+    found = told("predict", ws, "--out", tmp_path / "decided.csv")
+    assert (found["version"], found["decided"], found["out"]) == (3, 70, str(tmp_path / "decided.csv"))
+    decided = rows_of(tmp_path / "decided.csv")
+    assert [{key: str(value) for key, value in row.items()} for row in expected.to_pylist()] == decided
+    assert found["unseen"] == sum(row["class"] == "unseen" for row in decided)
+    again = told("predict", ws, "--time", "2014", "--out", tmp_path / "decided.parquet")
+    assert again["version"] == 3  # the same was decided before, so nothing is kept twice
+    assert pq.read_table(tmp_path / "decided.parquet").equals(expected)
+    assert told("predict", ws)["decisions"] == expected.to_pylist()
+
+    # Labels come late, and every decision is scored against them.
+    found = told("label", ws, "--labels", data / "2014-labels.csv")
+    assert (found["version"], found["labels"], found["corrected"], found["scored"]) == (4, 70, 0, 70)
+    assert found["new_classes"] == ["class 03"]
+    (scores,) = told("scores", ws)["slices"]
+    truth = {row["paper"]: row["venue"] for row in rows_of(data / "2014-labels.csv")}
+    rejected = [row["class"] == "unseen" for row in decided]
+    unseen = [truth[row["id"]] == "class 03" for row in decided]
+    assert scores["accuracy"] == pytest.approx(sum(row["best"] == truth[row["id"]] for row in decided) / 70)
+    assert scores["mcc"] == pytest.approx(matthews_corrcoef(unseen, rejected))
+    assert scores["alarm_rate"] == pytest.approx(sum(rejected) / 70)
+    assert scores["unseen"] == pytest.approx(sum(unseen) / 70)
+    assert (scores["time"], scores["labelled"], scores["latency"], scores["models"]) == (2014, 70, 0.0, [1])
+    assert told("status", ws)["scores"] == scores
+
+    # The model learns them: as asked for, or by a back-test.
+    found = told("update", ws, "--restart", "warm")
+    assert (found["version"], found["model"], found["restart"], found["new_classes"]) == (5, 2, "warm", ["class 03"])
+    told("add", ws, "--vertices", data / "2015.csv", "--edges", data / "2015-cites.csv")
+    assert told("predict", ws)["decisions"][0]["model"] == 2
+    told("label", ws, "--labels", data / "2015-labels.csv")
+    found = told("update", ws)
+    assert found["restart"] in ("warm", "cold", "skip")
+    assert "on the 70 labels of 2015" in found["why"]
+    assert [row["time"] for row in told("scores", ws)["slices"]] == [2014, 2015]
+
+    log = told("log", ws)
+    assert [row["command"] for row in log["log"]] == ["init", *["add", "predict", "label", "update"] * 2]
+    assert log["kept"] == list(range(1, 10))
+    found = told("rollback", ws, 6)
+    assert found["version"] == 10
+    assert "to version 6" in found["what"]
+    there = Workspace(ws).status()
+    assert (there.labelled, there.vertices, there.model, there.fresh_labels) == (350, 420, 2, 0)
+    assert len(told("scores", ws)["slices"]) == 2  # what was decided stays
+
+
+def test_the_command_makes_the_same_model_as_the_library(command, data, templates, tmp_path):
+    files = ("--vertices", data / "past.csv", "--edges", data / "past-cites.csv")
+    assert command("ws", "init", tmp_path / "ws", *files, *COLUMNS, *TRAINING, "--quiet") == (0, "", "")
+    ours, theirs = (Workspace(folder).learner() for folder in (tmp_path / "ws", templates / "made"))
+    assert all((ours.weights_[name] == theirs.weights_[name]).all() for name in theirs.weights_)
+    settings = Workspace(tmp_path / "ws").state.settings
+    assert settings == Workspace(templates / "made").state.settings
+
+
+def test_history_is_chosen_from_time_differences_and_explained(command, data, tmp_path):
+    from evergraph.analysis import tdiff
+
+    files = ("--vertices", data / "past.csv", "--edges", data / "past-cites.csv")
+    code, out, _ = command("ws", "init", tmp_path / "ws", *files, *COLUMNS, "--steps", 2)
+    sizes = tdiff(read_tables(data / "past.csv", data / "past-cites.csv", **NAMES), 2).history_sizes()
+    assert code == 0
+    assert Workspace(tmp_path / "ws").state.settings.history == sizes[50]
+    assert f"50%: {sizes[50]}" in " ".join(out.split())
+
+
+def test_cold_updates_and_labels_that_are_corrections(command, data, waiting, tmp_path):
+    command("ws", "label", waiting, "--labels", data / "2014-labels.csv")
+    wrong = write(tmp_path / "corrected.csv", [{"paper": "p0", "venue": "class 02"}, {"paper": "p1", "venue": ""}])
+    before = Workspace(waiting).graph.labels[Workspace(waiting).graph.find(["p0", "p1"])].tolist()
+    code, out, _ = command("ws", "label", waiting, "--labels", wrong)
+    assert code == 0
+    assert "1 label (1 corrected)" in out
+    assert "1 row without a label passed over" in out
+    graph = Workspace(waiting).graph
+    assert before[0] != "class 02"
+    assert graph.labels[graph.find(["p0", "p1"])].tolist() == ["class 02", before[1]]
+    code, out, _ = command("ws", "update", waiting, "--restart", "cold")
+    assert code == 0
+    assert "model 2, cold: as asked for" in out
+    assert Workspace(waiting).status().model_restart == "cold"
+
+
+def test_an_update_that_would_gain_nothing_is_left_out_and_not_asked_for_again(command, data, waiting, monkeypatch):
+    from evergraph.workspace import updating
+    from evergraph.workspace.backtest import Choice
+
+    command("ws", "label", waiting, "--labels", data / "2014-labels.csv")
+    monkeypatch.setattr(updating, "choose_restart", lambda *_, **__: Choice("skip", "no gain beyond chance"))
+    code, out, _ = command("ws", "update", waiting)
+    assert code == 0
+    assert "left out, model 1 stays: no gain beyond chance" in out
+    assert "ws update" not in out.splitlines()[-1]
+
+
+def test_review_shows_words_and_neighbours_and_its_file_can_be_given_to_label(command, waiting, tmp_path):
+    expected = Workspace(waiting).review(None)
+    assert len(expected) > 3
+    found = json.loads(command("ws", "review", waiting, "--most", 3, "--json")[1])
+    assert found["to_review"] == len(expected)
+    assert [row["id"] for row in found["vertices"]] == [row.id for row in expected[:3]]
+    code, out, _ = command("ws", "review", waiting, "--most", 1)
+    assert code == 0
+    assert all(word in out for word in (*expected[0].words, expected[0].best, expected[0].neighbours[0][0]))
+    assert f"{len(expected)} vertices to review; the first is shown" in out
+
+    code, out, _ = command("ws", "review", waiting, "--out", tmp_path / "review.csv")
+    assert code == 0
+    assert f"ws label {waiting} --labels" in out
+    rows = rows_of(tmp_path / "review.csv")
+    assert [row["paper"] for row in rows] == [row.id for row in expected]
+    rows[0]["venue"], rows[1]["venue"] = "Strange", "Strange"
+    refused(command("ws", "review", waiting, "--out", tmp_path / "review.csv"), "--replace")
+    write(tmp_path / "review.csv", rows)
+    found = json.loads(command("ws", "label", waiting, "--labels", tmp_path / "review.csv", "--json")[1])
+    assert (found["labels"], found["new_classes"], found["without"]) == (2, ["Strange"], len(rows) - 2)
+
+
+def test_review_shows_the_groups_and_the_vertices_of_one(command, waiting, tmp_path):
+    rows, groups = Workspace(waiting).review(None), Workspace(waiting).groups()
+    assert len(groups) > 1
+    assert [group.number for group in groups] == list(range(1, len(groups) + 1))
+    belongs = {id: group.number for group in groups for id in group.members}
+    assert {row.id: row.group for row in rows} == {row.id: belongs.get(row.id) for row in rows}
+    assert belongs.keys() <= {row.id for row in rows}
+
+    found = json.loads(command("ws", "review", waiting, "--most", 3, "--json")[1])
+    assert found["groups"] == json.loads(json.dumps([group.as_dict() for group in groups]))
+    assert found["groups"][0]["exemplars"][0]["id"] == groups[0].members[0]
+    assert found["alone"] == len(rows) - len(belongs)
+    assert [row["group"] for row in found["vertices"]] == [row.group for row in rows[:3]]
+    assert command("ws", "review", waiting, "--json") == command("ws", "review", waiting, "--json")
+    out = command("ws", "review", waiting)[1]
+    assert out.startswith("group size edges words")
+    assert all(str(id) in out for group in groups[:10] for id, _ in group.exemplars)
+    assert f"{len(rows) - len(belongs)} vert" in out
+    assert "alone" in out
+
+    second = [row.id for row in rows if row.group == 2]
+    assert len(second) == groups[1].size
+    found = json.loads(command("ws", "review", waiting, "--group", 2, "--json")[1])
+    assert [row["id"] for row in found["vertices"]] == second
+    assert [group["number"] for group in found["groups"]] == [2]
+    out = command("ws", "review", waiting, "--group", 2, "--most", 1)[1]
+    assert f"{len(second)} vertices in group 2; the first is shown" in out
+
+    command("ws", "review", waiting, "--out", tmp_path / "all.csv")
+    written = rows_of(tmp_path / "all.csv")
+    assert list(written[0])[-3:] == ["model", "group", "venue"]
+    assert [row["group"] for row in written] == [str(row.group or "") for row in rows]
+    out = command("ws", "review", waiting, "--group", 2, "--out", tmp_path / "one.csv")[1]
+    assert f"{len(second)} of {len(second)} vertices written" in out
+    assert [row["paper"] for row in rows_of(tmp_path / "one.csv")] == second
+
+
+def test_a_group_becomes_a_class(command, waiting):
+    _, second, *_ = Workspace(waiting).groups()
+    code, out, _ = command("ws", "classes", "create", waiting, "Second", "--group", 2)
+    assert code == 0
+    out = " ".join(out.split())
+    assert f"{second.size} labels (0 corrected), {second.size} decisions scored" in out
+    assert f"group 2: {second.size} vertices of 2014 ({', '.join(second.terms)})" in out
+    assert "new classes: Second" in out
+    graph = Workspace(waiting).graph
+    assert {graph.ids[row] for row in range(len(graph)) if graph.names_of(graph.codes)[row] == "Second"} == {
+        *second.members
+    }
+    # What is left is numbered anew, and nothing that has its label is in a group any more.
+    left = Workspace(waiting).groups()
+    assert not {*second.members} & {id for group in left for id in group.members}
+
+    # Several groups at once, one of them named twice.
+    arguments = [part for group in left for part in ("--group", group.number)]
+    found = json.loads(command("ws", "classes", "create", waiting, "Rest", *arguments, "--group", 1, "--json")[1])
+    assert found["labels"] == sum(group.size for group in left)
+    assert [group["number"] for group in found["groups"]] == [group.number for group in left]
+    assert found["groups"][0]["size"] == left[0].size
+    assert Workspace(waiting).groups() == []
+    before = digest(waiting)
+    refused(command("ws", "classes", "create", waiting, "More", "--group", 1), "no group 1", "ws review")
+    refused(command("ws", "review", waiting, "--group", 1), "no group 1")
+    assert digest(waiting) == before
+
+
+def test_a_retired_class_can_come_back_with_a_group(command, waiting):
+    assert command("ws", "classes", "retire", waiting, "class 01")[0] == 0
+    size = Workspace(waiting).groups()[0].size
+    support = Workspace(waiting).graph.classes.count_of("class 01")
+    assert command("ws", "classes", "create", waiting, "class 01", "--group", 1)[0] == 0
+    assert Workspace(waiting).graph.classes.count_of("class 01") == support + size
+
+
+def test_groups_of_a_workspace_follow_its_version(waiting):
+    workspace = Workspace(waiting)
+    before = workspace.groups()
+    assert [row.id for row in workspace.review(None, group=1)] == [
+        row.id for row in workspace.review(None) if row.group == 1
+    ]
+    with pytest.raises(InputError, match="ids and groups"):
+        workspace.create_class("New", before[0].members[:1], groups=[1])
+    workspace.label([before[0].members[0]], ["class 00"])
+    after = workspace.groups()
+    assert after != before
+    assert after == Workspace(waiting).groups()
+    workspace.rollback(3)
+    assert workspace.groups() == before
+
+
+def test_groups_of_several_slices_are_told_apart_by_their_time(command, data, waiting):
+    command("ws", "add", waiting, "--vertices", data / "2015.csv", "--edges", data / "2015-cites.csv")
+    command("ws", "predict", waiting)
+    groups = Workspace(waiting).groups()
+    assert {group.time for group in groups} == {2014, 2015}
+    assert [group.size for group in groups] == sorted((group.size for group in groups), reverse=True)
+    times = {row.id: row.time for row in Workspace(waiting).review(None)}
+    assert all(times[id] == group.time for group in groups for id in group.members)
+    assert command("ws", "review", waiting)[1].startswith("group size edges time words")
+
+
+def test_classes_are_created_renamed_merged_and_retired(command, waiting, tmp_path):
+    def classes():
+        found = json.loads(command("ws", "classes", "list", waiting, "--json")[1])["classes"]
+        assert found == [row.as_dict() for row in Workspace(waiting).classes()]
+        return {row["name"]: row for row in found}
+
+    reviewed = [row.id for row in Workspace(waiting).review(4)]
+    code, out, _ = command("ws", "classes", "create", waiting, "New", "--ids", ",".join(reviewed[:2]))
+    assert code == 0
+    assert "Version 4 (classes create)" in out
+    assert classes()["New"] | {"first": 2014, "last": 2014, "support": 2, "known": False} == classes()["New"]
+    file = write(tmp_path / "ids.csv", [{"nr": name} for name in reviewed[2:]])
+    assert command("ws", "classes", "create", waiting, "Newer", "--vertices", file, "--id", "nr")[0] == 0
+    assert classes()["Newer"]["support"] == 2
+
+    assert command("ws", "classes", "rename", waiting, "class 00", "Zero")[0] == 0
+    assert classes()["Zero"]["known"]
+    assert "class 00" not in classes()
+    both = sum(classes()[name]["support"] for name in ("class 01", "class 02"))
+    assert command("ws", "classes", "merge", waiting, "class 01", "class 02", "--into", "Both")[0] == 0
+    assert classes()["Both"]["support"] == both
+    assert command("ws", "classes", "retire", waiting, "Zero")[0] == 0
+    assert classes()["Zero"]["retired"]
+    decided = json.loads(command("ws", "predict", waiting, "--json")[1])["decisions"]
+    assert {row["class"] for row in decided} <= {"Both", "unseen"}
+    assert command("ws", "classes", "create", waiting, "Zero")[0] == 0
+    assert not classes()["Zero"]["retired"]
+    out = command("ws", "classes", "list", waiting)[1]
+    assert "unknown to the model" in out
+
+
+def test_vertices_and_edges_are_removed(command, data, waiting, tmp_path):
+    graph = Workspace(waiting).graph
+    code, out, _ = command("ws", "remove", waiting, "--ids", "p0, p1")
+    assert code == 0
+    assert "2 vertices and " in out
+    file = write(tmp_path / "gone.csv", [{"paper": "p2"}])
+    assert command("ws", "remove", waiting, "--vertices", file)[0] == 0
+    left = Workspace(waiting).graph
+    assert len(left) == len(graph) - 3
+    assert not {"p0", "p1", "p2"} & set(left.ids)
+    source, target, _ = left.links.ends()
+    edge = {"citing": left.ids[int(source[0])], "cited": left.ids[int(target[0])]}
+    code, out, _ = command("ws", "remove", waiting, "--edges", write(tmp_path / "edge.csv", [edge]))
+    assert code == 0
+    assert "0 vertices and 1 edge" in out
+    assert Workspace(waiting).graph.n_edges == left.n_edges - 1
+
+
+def test_a_model_can_be_returned_to_without_its_graph(command, data, waiting):
+    command("ws", "label", waiting, "--labels", data / "2014-labels.csv")
+    command("ws", "update", waiting, "--restart", "warm")
+    code, out, _ = command("ws", "rollback", waiting, 1, "--model-only")
+    assert code == 0
+    assert "to the model of version 1" in out
+    there = Workspace(waiting).status()
+    assert (there.model, there.labelled, there.version) == (1, 350, 6)
+
+
+def test_files_with_other_columns_than_at_first_can_be_read(command, data, made, tmp_path):
+    renamed = [
+        {"nr": row["paper"], "year": row["year"], "title": row["title"], "kind": "class 01" if place < 5 else ""}
+        for place, row in enumerate(rows_of(data / "2014.csv"))
+    ]
+    file = write(tmp_path / "other.csv", renamed)
+    refused(command("ws", "add", made, "--vertices", file), "other.csv", "'paper'", "--id")
+    refused(command("ws", "add", made, "--vertices", file, "--id", "nr", "--label", "sort"), "'sort'", "--label")
+    found = json.loads(
+        command("ws", "add", made, "--vertices", file, "--id", "nr", "--label", "kind", "--no-label", "--json")[1]
+    )
+    assert found["labelled"] == 0
+    assert command("ws", "rollback", made, 1)[0] == 0
+    found = json.loads(command("ws", "add", made, "--vertices", file, "--id", "nr", "--label", "kind", "--json")[1])
+    assert (found["vertices"], found["labelled"]) == (70, 5)
+    labels = write(tmp_path / "labels.csv", [{"nr": renamed[9]["nr"], "kind": "class 02"}])
+    assert command("ws", "label", made, "--labels", labels, "--id", "nr", "--label", "kind")[0] == 0
+    assert Workspace(made).state.settings.columns.id == "paper"
+
+
+def test_a_file_of_review_has_all_and_the_terminal_twenty(command, data, tmp_path):
+    rows = [{**row, "title": f"new word{place}"} for place, row in enumerate(rows_of(data / "2014.csv"))]
+    files = ("--vertices", data / "past.csv", "--edges", data / "past-cites.csv")
+    ws, options = tmp_path / "ws", ("--steps", 1, "--history", 1, "--hidden", 2, "--threshold", 0.99)
+    assert command("ws", "init", ws, *files, *COLUMNS, *options)[0] == 0
+    assert command("ws", "add", ws, "--vertices", write(tmp_path / "new.csv", rows))[0] == 0
+    assert command("ws", "predict", ws, "--quiet")[0] == 0
+    all_ = [row.id for row in Workspace(ws).review(None)]
+    assert len(all_) > 20
+    out = command("ws", "review", ws)[1]
+    assert out.count("nearest class") == 20
+    assert f"{len(all_)} vertices to review; the first 20 are shown" in out
+    assert len(json.loads(command("ws", "review", ws, "--json")[1])["vertices"]) == 20
+    for most, wanted in ((), all_), (("--most", 22), all_[:22]):
+        out = command("ws", "review", ws, *most, "--out", tmp_path / "all.csv", "--replace")[1]
+        assert [row["paper"] for row in rows_of(tmp_path / "all.csv")] == wanted
+        assert f"{len(wanted)} of {len(all_)} vertices written" in out
+
+
+def with_numbers(path, rows, order, name="emb_{}"):
+    """A table of vertices whose features stand in some order."""
+    table = []
+    for place, row in enumerate(rows):
+        numbers = {0: place % 7, 1: 0.5 * place, 2: -place}
+        table.append({"paper": row["paper"], "year": row["year"], "venue": row.get("venue", "")})
+        table[-1] |= {name.format(column): numbers[column] for column in order}
+    return write(path, table)
+
+
+def test_feature_columns_of_a_slice_are_matched_by_name(command, data, tmp_path):
+    past, new = rows_of(data / "past.csv"), rows_of(data / "2014.csv")
+    first = with_numbers(tmp_path / "past.csv", past, (2, 0, 1))
+    names = [part for option in ("id", "time", "label", "source", "target") for part in (f"--{option}", NAMES[option])]
+    files = ("--vertices", first, "--edges", data / "past-cites.csv", "--features", "emb_*")
+    assert command("ws", "init", tmp_path / "ws", *files, *names, *TRAINING)[0] == 0
+    ws = tmp_path / "ws"
+    assert Workspace(ws).state.settings.columns.features == ("emb_2", "emb_0", "emb_1")
+
+    def inputs(path, *options):
+        folder = Path(shutil.copytree(ws, tmp_path / f"copy-{len(list(tmp_path.iterdir()))}"))
+        code, _, err = command("ws", "add", folder, "--vertices", path, *options)
+        assert code == 0, err
+        return Workspace(folder).graph.window(2014, 2014).inputs().tolist()
+
+    expected = [[-place, place % 7, 0.5 * place] for place in range(len(new))]
+    same, other = (
+        with_numbers(tmp_path / f"{name}.csv", new, order) for name, order in (("s", (2, 0, 1)), ("o", (0, 1, 2)))
+    )
+    assert inputs(same) == inputs(other) == expected
+    assert inputs(other, "--features", "emb_*") == expected  # said again, it means the same columns
+    assert inputs(other, "--features", "emb_0,emb_1,emb_2") == expected
+    renamed = with_numbers(tmp_path / "renamed.csv", new, (0, 1, 2), "x{}")
+    assert inputs(renamed, "--features", "x2,x0,x1") == expected
+
+    before = digest(ws)
+    lacking = with_numbers(tmp_path / "lacking.csv", new, (2, 0))
+    refused(command("ws", "add", ws, "--vertices", lacking), "lacking.csv", "'emb_1'")
+    refused(command("ws", "add", ws, "--vertices", lacking, "--features", "emb_*"), "'emb_1' is not among them")
+    refused(command("ws", "add", ws, "--vertices", renamed), "renamed.csv", "'emb_2'", "--features")
+    refused(command("ws", "add", ws, "--vertices", renamed, "--features", "x*"), "one by one")
+    assert digest(ws) == before
+
+
+def test_a_graph_folder_with_numbers_as_ids_goes_on_with_text_files(command, tmp_path):
+    graph = synthetic(vertices=200, times=4, classes=3, new_classes=1, seed=2)
+    vertices, edges = to_tables(graph, None, 2)
+    pq.write_table(vertices, tmp_path / "v.parquet")
+    pq.write_table(edges, tmp_path / "e.parquet")
+    read_tables(tmp_path / "v.parquet", tmp_path / "e.parquet").save(tmp_path / "graph")
+    assert command("ws", "init", tmp_path / "ws", "--graph", tmp_path / "graph", *TRAINING)[0] == 0
+    coming, links = (table.to_pylist() for table in to_tables(graph, 3, 3, labels=False))
+    slice_ = write(tmp_path / "slice.csv", coming[10:])
+    assert command("ws", "add", tmp_path / "ws", "--vertices", slice_)[0] == 0
+    assert command("ws", "predict", tmp_path / "ws")[0] == 0
+    more = (write(tmp_path / "more.csv", coming[:10]), write(tmp_path / "links.csv", links))
+    assert command("ws", "add", tmp_path / "ws", "--vertices", more[0], "--edges", more[1])[0] == 0
+    found = json.loads(command("ws", "status", tmp_path / "ws", "--json")[1])
+    assert (found["undecided"], found["edges"]) == (10, graph.n_edges)
+    truth = to_tables(graph, 3, 3)[0].select(["id", "label"]).to_pylist()
+    found = json.loads(
+        command("ws", "label", tmp_path / "ws", "--labels", write(tmp_path / "l.csv", truth), "--json")[1]
+    )
+    assert (found["labels"], found["scored"]) == (len(truth), len(coming) - 10)
+
+
+# --- how it speaks ---------------------------------------------------------------------------------------------------
+
+
+def test_for_people_all_fits_eighty_columns_and_says_what_is_next(command, data, waiting, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(waiting.parent)
+    shown = {}
+    for arguments in (
+        ("predict", "ws"),
+        ("review", "ws"),
+        ("label", "ws", "--labels", data / "2014-labels.csv"),
+        ("status", "ws"),
+        ("update", "ws", "--restart", "warm"),
+        ("scores", "ws"),
+        ("log", "ws"),
+        ("classes", "list", "ws"),
+    ):
+        code, out, err = command("ws", *arguments)
+        assert code == 0, err
+        assert max(map(len, out.splitlines())) <= 80, arguments
+        shown[arguments[0]] = out
+    assert "70 vertices of 2014 decided by model 1" in shown["predict"]
+    assert "and 50 more" in shown["predict"]
+    assert shown["label"].splitlines()[-1] == "Next: evergraph ws update ws (70 labels not learnt yet)"
+    assert "of 2014, 70 of 70 labels have come" in " ".join(shown["status"].split())
+    assert shown["log"].count("\n") > 6
+    assert "evergraph ws rollback ws VERSION" in shown["log"]
+    assert "2014" in shown["scores"]
+
+
+def test_scores_of_months_fit_eighty_columns(command, data, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    for name in ("past", "2014"):
+        rows = [{**row, "year": f"{row['year']}-11"} for row in rows_of(data / f"{name}.csv")]
+        write(tmp_path / f"{name}.csv", rows)
+    files = ("--vertices", tmp_path / "past.csv", "--edges", data / "past-cites.csv", "--every", "month")
+    ws = tmp_path / "ws"
+    assert command("ws", "init", ws, *files, *COLUMNS, "--steps", 2, "--history", "full", "--hidden", 2)[0] == 0
+    slice_ = ("--vertices", tmp_path / "2014.csv", "--edges", data / "2014-cites.csv")
+    for arguments in (("add", ws, *slice_), ("predict", ws), ("label", ws, "--labels", data / "2014-labels.csv")):
+        assert command("ws", *arguments, "--quiet")[0] == 0
+    code, out, _ = command("ws", "scores", ws)
+    assert code == 0
+    assert max(map(len, out.splitlines())) <= 80
+    head, row, *_ = out.splitlines()
+    heads = "time decided labels acc. F1 MCC alarms unseen late drift model"
+    assert head.split() == heads.split()
+    assert row.split()[:3] == ["2014-11", "70", "70"]
+    assert len(row.split()) == len(heads.split())
+
+
+def test_the_widest_scores_fit_eighty_columns(capsys):
+    from rich.console import Console
+
+    from evergraph.cli.ws_show import show_scores
+    from evergraph.workspace.scoring import SliceScores
+
+    shares = {"accuracy": 0.5, "id_accuracy": 0.5, "open_f1": 0.5, "mcc": -0.5, "alarm_rate": 1.0, "unseen": 1.0}
+    row = SliceScores(
+        time="2014-03-31", decided=1_000_000, labelled=1_000_000, models=(97, 98, 99), latency=11.5, drift=0.5, **shares
+    )
+    show_scores(Console(width=80), [row])
+    head, told, *_ = capsys.readouterr().out.splitlines()
+    assert len(head.split()) == len(told.split()) == 11
+    assert "…" not in head + told
+    assert told.endswith("97-99")
+
+
+def test_one_is_told_in_the_singular(command, data, waiting, tmp_path):
+    for row in Workspace(waiting).review(None)[1:]:
+        Workspace(waiting).label([row.id], ["class 00"])
+    assert "1 vertex to review" in command("ws", "review", waiting)[1]
+    out = command("ws", "review", waiting, "--out", tmp_path / "one.csv")[1]
+    assert out.startswith("1 of 1 vertex written to")
+    files = ("--vertices", data / "past.csv", "--edges", data / "past-cites.csv")
+    out = command("ws", "init", tmp_path / "new", *files, *COLUMNS, "--steps", 1, "--history", 1)[1]
+    assert "- the history of 1 step was asked for\n" in out
+
+
+def test_nothing_to_show_is_said(command, made):
+    assert "Nothing was decided yet" in command("ws", "scores", made)[1]
+    assert "No vertex" in command("ws", "review", made)[1]
+
+
+def test_quiet_is_quiet(command, data, waiting, tmp_path):
+    for arguments in (
+        ("status", waiting),
+        ("log", waiting),
+        ("scores", waiting),
+        ("review", waiting),
+        ("classes", "list", waiting),
+        ("predict", waiting, "--out", tmp_path / "out.csv"),
+        ("label", waiting, "--labels", data / "2014-labels.csv"),
+        ("update", waiting, "--restart", "warm"),
+        ("rollback", waiting, 1),
+    ):
+        assert command("ws", *arguments, "--quiet") == (0, "", ""), arguments
+
+
+def test_names_in_brackets_are_not_taken_for_colours(command, waiting, tmp_path):
+    odd = write(tmp_path / "odd.csv", [{"paper": "p0", "venue": "[red]x[/red]"}])
+    assert "[red]x[/red]" in command("ws", "label", waiting, "--labels", odd)[1]
+    assert "[red]x[/red]" in command("ws", "classes", "list", waiting)[1]
+    assert "[red]x[/red]" in command("ws", "log", waiting)[1].replace("\n", "")
+
+
+def test_help_of_all_commands_needs_nothing_heavy():
+    code = """
+import contextlib, io, sys
+from evergraph.cli import main
+words = "init add remove predict label update rollback review status scores log".split()
+for rest in ([], ["classes"], *([word] for word in words), *(["classes", word] for word in ("list", "create", "merge"))):
+    sys.argv = ["evergraph", "ws", *rest, "--help"]
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown), contextlib.suppress(SystemExit):
+        main()
+    assert "Example: evergraph ws" in shown.getvalue(), rest
+sys.exit(str({"torch", "numba", "matplotlib", "pyarrow", "scipy", "pandas"} & set(sys.modules)).replace("set()", ""))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.strip() == ""
+
+
+def test_tab_completes_the_commands():
+    asked = {"_EVERGRAPH_COMPLETE": "complete_bash", "COMP_WORDS": "evergraph ws classes re", "COMP_CWORD": "3"}
+    script = Path(sys.executable).parent / "evergraph"
+    done = subprocess.run([script], env={**os.environ, **asked}, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["rename", "retire"]
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bad(tmp_path):
+    """Files that something is wrong with, by name."""
+    folder = tmp_path / "bad"
+    folder.mkdir()
+    known = {"paper": "p0", "year": 2014, "title": "a word"}
+    tables = {
+        "old": [{"paper": "new", "year": 2012, "title": "a word"}],
+        "known": [known],
+        "no-time": [{"paper": "new", "title": "a word"}],
+        "no-text": [{"paper": "new", "year": 2014}],
+        "no-such-time": [{"paper": "new", "year": "soon", "title": "a word"}],
+        "unknown": [{"paper": "p1", "venue": "class 01"}, {"paper": "nobody", "venue": "class 01"}],
+        "no-label": [{"paper": "p1", "name": "class 01"}],
+        "empty": [{"paper": "p1", "venue": ""}],
+        "contradicting": [{"paper": "p1", "venue": "class 01"}, {"paper": "p1", "venue": "class 02"}],
+        "unseen": [{"paper": "p1", "venue": "Unseen"}],
+        "dangling": [{"citing": "p1", "cited": "nobody"}],
+        "no-edge": [{"citing": "p1", "cited": "p1"}],
+    }
+    for name, rows in tables.items():
+        write(folder / f"{name}.csv", rows)
+    (folder / "nothing.csv").write_text("")
+    (folder / "header.csv").write_text("paper,year,title\n")
+    (folder / "names.xlsx").write_text("x")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        # add
+        (["add", "WS"], ["nothing to add", "vertices, edges"]),
+        (["add", "WS", "--vertices", "BAD/old.csv"], ["2012", "2014", "in the order of their times"]),
+        (["add", "WS", "--vertices", "BAD/known.csv"], ["'p0'", "already"]),
+        (["add", "WS", "--vertices", "BAD/no-time.csv"], ["'year'", "--time"]),
+        (["add", "WS", "--vertices", "BAD/no-text.csv"], ["'title'", "--text"]),
+        (["add", "WS", "--vertices", "BAD/no-such-time.csv"], ["'soon'", "row 1"]),
+        (["add", "WS", "--vertices", "BAD/missing.csv"], ["missing.csv", "no such file"]),
+        (["add", "WS", "--vertices", "BAD/nothing.csv"], ["nothing.csv", "empty"]),
+        (["add", "WS", "--vertices", "BAD/header.csv"], []),
+        (["add", "WS", "--vertices", "BAD/names.xlsx"], ["names.xlsx", "format"]),
+        (["add", "WS", "--edges", "BAD/dangling.csv"], ["'nobody'", "--drop-dangling"]),
+        (["add", "WS", "--edges", "BAD/dangling.csv", "--drop-dangling"], ["nothing new"]),
+        # predict
+        (["predict", "WS", "--out", "BAD/out.xlsx"], ["out.xlsx", ".csv or .parquet"]),
+        (["predict", "WS", "--out", "BAD"], ["format"]),
+        (["predict", "WS", "--out", "BAD/no/out.csv"], ["no such folder"]),
+        (["predict", "WS", "--out", "BAD/old.csv"], ["--replace"]),
+        (["predict", "WS", "--time", "2011"], ["2011", "choose one of 2014"]),
+        (["predict", "WS", "--time", "soon"], ["Error: 'soon' is not a time"]),
+        # label
+        (["label", "WS", "--labels", "BAD/unknown.csv"], ["'nobody'", "row 2", "add the vertex first"]),
+        (["label", "WS", "--labels", "BAD/no-label.csv"], ["'venue'", "--label"]),
+        (["label", "WS", "--labels", "BAD/empty.csv"], ["no label", "at least one"]),
+        (["label", "WS", "--labels", "BAD/contradicting.csv"], ["class 02", "row 1", "row 2"]),
+        (["label", "WS", "--labels", "BAD/unseen.csv"], ["'Unseen'"]),
+        # update
+        (["update", "WS"], ["nothing new to learn", "ws label"]),
+        # review
+        (["review", "WS", "--out", "BAD/out.parquet"], [".csv"]),
+        (["review", "WS", "--group", "99"], ["no group 99", "choose"]),
+        (["review", "WS", "--group", "0", "--out", "BAD/new.csv"], ["no group 0", "choose"]),
+        # classes
+        (["classes", "create", "WS", "unseen", "--ids", "p1"], ["'unseen'", "another name"]),
+        (["classes", "create", "WS", "class 01", "--ids", "p1"], ["already"]),
+        (["classes", "create", "WS", "New"], ["needs vertices"]),
+        (["classes", "create", "WS", "New", "--ids", "nobody"], ["'nobody'"]),
+        (["classes", "create", "WS", "New", "--vertices", "BAD/unknown.csv"], ["'nobody'", "unknown.csv", "row 2"]),
+        (["classes", "create", "WS", "New", "--ids", "p1", "--vertices", "BAD/empty.csv"], ["--vertices and --ids"]),
+        (["classes", "create", "WS", "New", "--group", "99"], ["no group 99", "ws review"]),
+        (["classes", "create", "WS", "New", "--group", "-1"], ["no group -1"]),
+        (["classes", "create", "WS", "New", "--group", "1", "--group", "99"], ["no group 99"]),
+        (["classes", "create", "WS", "class 01", "--group", "1"], ["already"]),
+        (["classes", "create", "WS", "unseen", "--group", "1"], ["'unseen'"]),
+        (["classes", "create", "WS", "New", "--group", "1", "--ids", "p1"], ["--group and --ids"]),
+        (["classes", "create", "WS", "New", "--group", "1", "--vertices", "BAD/empty.csv"], ["--group and --vertices"]),
+        (["classes", "rename", "WS", "nothing", "New"], ["'nothing'", "classes list"]),
+        (["classes", "rename", "WS", "class 01", "unseen"], ["'unseen'"]),
+        (["classes", "rename", "WS", "class 01", "class 02"], ["already", "merge"]),
+        (["classes", "merge", "WS", "class 01", "nothing", "--into", "New"], ["'nothing'"]),
+        (["classes", "merge", "WS", "class 01", "--into", "class 01"], ["nothing to merge"]),
+        (["classes", "retire", "WS", "nothing"], ["'nothing'"]),
+        # versions
+        (["rollback", "WS", "99"], ["99", "choose from 1 to 3"]),
+        (["rollback", "WS", "0"], ["no version 0"]),
+        (["rollback", "WS", "3"], ["in force"]),
+        # remove
+        (["remove", "WS"], ["nothing to remove"]),
+        (["remove", "WS", "--ids", "nobody"], ["'nobody'"]),
+        (["remove", "WS", "--vertices", "BAD/unknown.csv"], ["'nobody'", "row 2"]),
+        (["remove", "WS", "--edges", "BAD/no-edge.csv"], ["no edge"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_bad_input_is_one_sentence_and_changes_nothing(command, waiting, bad, arguments, words):
+    before, files = digest(waiting), digest(bad)
+    given = [part.replace("WS", str(waiting)).replace("BAD", str(bad)) for part in arguments]
+    refused(command("ws", *given), *words)
+    assert digest(waiting) == before
+    assert digest(bad) == files
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_decided(command, data, made, tmp_path):
+    command("ws", "add", made, "--vertices", data / "2014.csv", "--edges", data / "2014-cites.csv")
+    before = digest(made)
+    for out in ("out.txt", "out", "no/out.csv", "."):
+        refused(command("ws", "predict", made, "--out", tmp_path / out))
+        assert digest(made) == before
+    assert json.loads(command("ws", "status", made, "--json")[1])["undecided"] == 70
+
+
+def test_when_everything_is_labelled_there_is_nothing_to_decide(command, made, tmp_path):
+    before = digest(made)
+    refused(command("ws", "predict", made, "--out", tmp_path / "out.csv"), "every vertex has a label", "add a slice")
+    assert digest(made) == before
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_labels_of_a_retired_class_are_refused(command, waiting, tmp_path):
+    for name in ("class 01", "class 02"):
+        assert command("ws", "classes", "retire", waiting, name)[0] == 0
+    before = digest(waiting)
+    file = write(tmp_path / "retired.csv", [{"paper": "p300", "venue": "class 01"}])
+    refused(command("ws", "label", waiting, "--labels", file), "retired", "ws classes create")
+    refused(command("ws", "classes", "retire", waiting, "class 01"), "retired already")
+    refused(command("ws", "classes", "retire", waiting, "class 00"), "no class would be left")
+    assert digest(waiting) == before
+
+
+def test_init_refuses_what_it_cannot_start_from(command, data, waiting, tmp_path):
+    files = ("--vertices", data / "past.csv", "--edges", data / "past-cites.csv")
+    before = digest(waiting)
+    refused(command("ws", "init", waiting, *files, *COLUMNS, *TRAINING), "a workspace already")
+    assert digest(waiting) == before
+    taken = tmp_path / "taken"
+    taken.mkdir()
+    (taken / "letter.txt").write_text("dear")
+    before = digest(taken)
+    refused(command("ws", "init", taken, *files, *COLUMNS, *TRAINING), "something else")
+    assert digest(taken) == before
+    refused(command("ws", "init", taken / "letter.txt", *files, *COLUMNS, *TRAINING), "a file, not a folder")
+
+    new = tmp_path / "new"
+    refused(command("ws", "init", new), "--vertices and --edges")
+    refused(command("ws", "init", new, "--vertices", data / "past.csv"), "--vertices and --edges")
+    refused(command("ws", "init", new, "--graph", "synthetic", *files), "--graph and --vertices")
+    refused(command("ws", "init", new, "--graph", "synthetic", "--every", "year"), "--graph and --every")
+    refused(command("ws", "init", new, "--graph", "no-such-graph"), "no such graph")
+    refused(command("ws", "init", new, *files, *COLUMNS, "--history", "none"), "--history")
+    refused(command("ws", "init", new, *files, *COLUMNS, "--history", "2", "--lr", "-1"), "lr")
+    refused(command("ws", "init", new, *files, *COLUMNS, "--detector", "none", "--threshold", ".5"), "threshold")
+    unlabelled = ("--vertices", data / "2014.csv", "--edges", data / "2014-cites.csv", "--drop-dangling")
+    code, _, err = command("ws", "init", new, *unlabelled, *COLUMNS, *TRAINING)
+    assert code == 2
+    assert "'venue'" in err
+    assert "--no-label" not in err  # which this command does not have
+    empty = write(tmp_path / "empty.csv", [{**row, "venue": ""} for row in rows_of(data / "past.csv")])
+    arguments = ("--vertices", empty, "--edges", data / "past-cites.csv", *COLUMNS, *TRAINING)
+    refused(command("ws", "init", new, *arguments), "no vertex has a label")
+    assert not new.exists()
+
+
+def test_a_folder_that_is_no_workspace(command, tmp_path):
+    for arguments in (("status",), ("predict",), ("log",), ("classes", "list"), ("update",)):
+        refused(command("ws", *arguments, tmp_path / "nowhere"), "no such workspace", "ws init")
+        refused(command("ws", *arguments, tmp_path), "holds no workspace", "ws init")
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- what is damaged -------------------------------------------------------------------------------------------------
+
+
+def garbage(ws):
+    (ws / "workspace.json").write_text("{]")
+
+
+def foreign(ws):
+    (ws / "workspace.json").write_text('{"format": "a letter", "format_version": 1, "version": 1}')
+
+
+def of_a_newer_version(ws):
+    manifest = json.loads((ws / "workspace.json").read_text())
+    (ws / "workspace.json").write_text(json.dumps(manifest | {"format_version": 99}))
+
+
+def a_byte_of_the_version(ws):
+    path = max((ws / "versions").iterdir())
+    data = bytearray(path.read_bytes())
+    place = data.index(b"fresh")
+    data[place] ^= 1
+    path.write_bytes(data)
+
+
+def without_its_version(ws):
+    max((ws / "versions").iterdir()).unlink()
+
+
+def without_an_array(ws):
+    (ws / "objects" / Workspace(ws).state.graph["arrays"]["times"][0]).unlink()
+
+
+def with_a_short_array(ws):
+    path = ws / "objects" / Workspace(ws).state.graph["arrays"]["codes"][0]
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (garbage, ["workspace.json", "cannot be read", "backup"]),
+        (foreign, ["workspace.json", "not the file of an Evergraph workspace"]),
+        (of_a_newer_version, ["99", "update Evergraph"]),
+        (a_byte_of_the_version, ["000003.json", "not those that were saved"]),
+        (without_its_version, ["000003.json", "missing"]),
+        (without_an_array, [".npy", "cannot be read"]),
+        (with_a_short_array, [".npy", "bytes"]),
+    ],
+)
+def test_a_damaged_workspace_is_told_and_left_alone(command, data, waiting, damage, words):
+    damage(waiting)
+    before = digest(waiting)
+    for arguments in (
+        ("status", waiting),
+        ("scores", waiting),
+        ("predict", waiting),
+        ("label", waiting, "--labels", data / "2014-labels.csv"),
+        ("add", waiting, "--vertices", data / "2015.csv", "--edges", data / "2015-cites.csv"),
+        ("classes", "rename", waiting, "class 01", "New"),
+        ("remove", waiting, "--ids", "p1"),
+    ):
+        refused(command("ws", *arguments), *words)
+        assert digest(waiting) == before, arguments
+
+
+def test_a_model_that_is_damaged(command, data, waiting):
+    path = waiting / "objects" / Workspace(waiting).state.model.tensors
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    before = digest(waiting)
+    for arguments in (("predict", waiting), ("classes", "rename", waiting, "class 01", "New")):
+        refused(command("ws", *arguments), "not those that were saved")
+        assert digest(waiting) == before
+
+
+# --- what comes in between -------------------------------------------------------------------------------------------
+
+
+def test_ctrl_c_changes_nothing(command, data, waiting, tmp_path, monkeypatch):
+    command("ws", "label", waiting, "--labels", data / "2014-labels.csv")
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    before = digest(waiting)
+    with monkeypatch.context() as patch:
+        patch.setattr(LifelongLearner, "adapt", interrupted)
+        assert command("ws", "update", waiting) == (130, "", "Interrupted; nothing was changed.\n")
+        assert digest(waiting) == before
+        files = ("--vertices", data / "past.csv", "--edges", data / "past-cites.csv")
+        done = command("ws", "init", tmp_path / "new", *files, *COLUMNS, *TRAINING)
+        assert done == (130, "", "Interrupted; nothing was changed.\n")
+        assert not (tmp_path / "new").exists()
+    with monkeypatch.context() as patch:
+        patch.setattr(Workspace, "scores", interrupted)
+        assert command("ws", "scores", waiting) == (130, "", "Interrupted; nothing was changed.\n")
+
+
+def test_ctrl_c_after_it_is_done_says_so(command, data, waiting, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Workspace, "status", interrupted)
+        code, _, err = command("ws", "label", waiting, "--labels", data / "2014-labels.csv")
+    assert code == 130
+    assert err == f"Interrupted, but it was done: see evergraph ws log {waiting}.\n"
+    assert Workspace(waiting).status().version == 4
+
+
+def test_two_commands_at_once(command, data, waiting):
+    before = digest(waiting)
+    with locked(waiting, "workspace"):
+        refused(command("ws", "predict", waiting), "another process is writing this workspace", "wait", code=1)
+        assert command("ws", "status", waiting)[0] == 0
+    assert digest(waiting) == before
+
+
+def test_several_times_that_could_not_be_written_are_told_one_by_one(tmp_path, monkeypatch):
+    import pyarrow as pa
+
+    from evergraph.cli.ws import _write
+    from evergraph.errors import EvergraphError
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("evergraph.storage.files.replace_synced", full)
+    with pytest.raises(EvergraphError, match="once for each of --time 2003, --time 2006, with a file for each"):
+        _write(tmp_path / "out.csv", pa.table({"time": [2003, 2006, 2006]}))
+
+
+def test_decisions_are_kept_where_their_file_cannot_be_written(command, data, made, tmp_path, monkeypatch):
+    command("ws", "add", made, "--vertices", data / "2014.csv", "--edges", data / "2014-cites.csv")
+    out = tmp_path / "out.csv"
+
+    def full(path, data):
+        path.with_name(f"{path.name}.new").write_bytes(data[:10])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("evergraph.storage.files.replace_synced", full)  # the store has its own name for it
+        code, _, err = command("ws", "predict", made, "--out", out)
+    assert code == 1
+    assert "the decisions are kept" in err
+    assert "run the same command again with --time 2014." in err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ws"]
+    found = json.loads(command("ws", "predict", made, "--time", 2014, "--out", out, "--json")[1])
+    assert (found["version"], found["decided"]) == (3, 70)
+    assert len(rows_of(out)) == 70

@@ -1,0 +1,444 @@
+"""Detectors side by side: their names, their figures, and the command."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import pickle
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.metrics import average_precision_score, f1_score, matthews_corrcoef, roc_auc_score, roc_curve
+
+from evergraph import InputError
+from evergraph.cli import compare as cli
+from evergraph.datasets import synthetic
+from evergraph.detect import DOC, GDOC, Softmax
+from evergraph.detect.auto import AutoDetector
+from evergraph.detect.post_hoc import PostHoc
+from evergraph.detect.scores import OF_OUTPUTS, SCORES, Energy, Relative
+from evergraph.detect.thresholds import THRESHOLDS, BackTest, Budget, Conformal, Fixed
+from evergraph.evaluation import compare as module
+from evergraph.evaluation.candidates import USUAL, contestant, contestants
+from evergraph.evaluation.compare import Comparison, compare
+from evergraph.evaluation.compare_views import compared_table, tasks_figure, write_comparison
+from evergraph.evaluation.configuration import Configuration
+from evergraph.evaluation.judgement import FIGURES, Judgement
+from evergraph.evaluation.metrics import over_seeds
+from evergraph.evaluation.recording import open_recording
+from evergraph.evaluation.replay import Judged, replay
+from evergraph.nn import GraphSAGE
+from evergraph.presentation import Section
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+Command = Callable[..., tuple[int, str, str]]
+
+NAMES = "none,gdoc:0.5,gdoc:0.75,energy,msp/fixed:-0.2"
+SIZE: dict[str, Any] = {"times": 7, "classes": 4, "new_classes": 2, "words": 80, "words_per_vertex": 5}
+SMALL = Configuration(GraphSAGE(hidden=4), history=2, steps=3, lr=0.05, first=4)
+OPTIONS = ("--hidden", 4, "--history", 2, "--steps", 3, "--lr", 0.05, "--first", 4, "--jobs", 1)
+
+
+@pytest.fixture(scope="module")
+def graphs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    folder = tmp_path_factory.mktemp("graphs")
+    for seed, name in enumerate(("one", "two"), start=2):
+        synthetic(vertices=240, seed=seed, **SIZE).save(folder / name)
+    return [str(folder / "one"), str(folder / "two")]
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("out") / "compared"
+
+
+@pytest.fixture(scope="module")
+def compared(graphs: list[str], out: Path) -> Comparison:
+    return compare(graphs, contestants(NAMES), SMALL, [0, 1], out=out)
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+
+
+def test_names_call_detectors_and_the_loss_that_they_are_trained_with() -> None:
+    told = {
+        "none": (Softmax(), Softmax()),
+        "auto": (AutoDetector(), Softmax()),
+        "doc": (DOC(), DOC()),
+        "doc:0.6": (DOC(0.6), DOC()),
+        "gdoc": (GDOC(), GDOC()),
+        "gdoc:0.5": (GDOC(0.5), GDOC()),
+        "energy": (PostHoc(Energy(), BackTest()), Softmax()),
+        "energy/back-test": (PostHoc(Energy(), BackTest()), Softmax()),
+        "relative-energy/conformal": (PostHoc(Relative(Energy()), Conformal()), Softmax()),
+        "energy/fixed:-2.5": (PostHoc(Energy(), Fixed(-2.5)), Softmax()),
+        "energy/budget:30": (PostHoc(Energy(), Budget(30)), Softmax()),
+        "energy/budget": (PostHoc(Energy(), Budget()), Softmax()),
+    }
+    for name, (detector, trained_with) in told.items():
+        one = contestant(name)
+        assert (one.name, one.detector, one.trained_with) == (name, detector, trained_with)
+
+
+def test_every_score_goes_with_every_threshold() -> None:
+    for score in SCORES:
+        for rule in THRESHOLDS:
+            for prefix in ("", "relative-") if score in OF_OUTPUTS else ("",):
+                found: Any = contestant(f"{prefix}{score}/{rule}").detector
+                assert type(found.threshold) is THRESHOLDS[rule]
+                assert type(found.by.score if prefix else found.by) is SCORES[score]
+
+
+def test_names_are_given_with_commas_and_count_once() -> None:
+    assert [one.name for one in contestants(" energy, none,energy,")] == ["energy", "none"]
+    assert [one.name for one in contestants()] == USUAL.split(",")
+    assert cli.USUAL == USUAL
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        (
+            "enrgy",
+            r"there is no detector 'enrgy', but 'energy'.*choose from none, auto, auto-without-PART, doc, gdoc, msp",
+        ),
+        ("relative-mps", "there is no detector 'relative-mps', but 'relative-msp'"),
+        ("qqqqqq", "there is no detector 'qqqqqq'. To fix it: choose from"),
+        ("relative-misfit", "'relative-misfit' would be misfit itself, which looks at the graph.*write misfit"),
+        ("auto-without-surplu", "there is no part 'surplu' of auto, but 'surplus'.*choose from msp, sentinel"),
+        ("relative-", "there is no detector 'relative-'"),
+        (
+            "energy/quantle",
+            "there is no threshold 'quantle' of 'energy/quantle', but 'quantile'.*choose from fixed, qu",
+        ),
+        ("energy/", "there is no threshold '' of 'energy/'"),
+        ("energy/quantile:0.1", "has a number, which quantile does not take"),
+        ("energy/budget:1.5", "the budget of 'energy/budget:1.5' is 1.5"),
+        ("energy/budget:-1", "the argument most is -1"),
+        ("energy/fixed:nan", "'nan' in 'energy/fixed:nan' is no number"),
+        ("gdoc:much", "'much' in 'gdoc:much' is no number"),
+        ("gdoc:", "'' in 'gdoc:' is no number"),
+        ("gdoc:2", "the argument threshold is 2.0, which is no probability"),
+        ("none:1", "there is no detector 'none:1', but 'none'"),
+        (" , ", "there is no detector to compare"),
+    ],
+)
+def test_unknown_names_are_told_with_what_there_is(name: str, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        contestants(name)
+
+
+# --- figures ---------------------------------------------------------------------------------------------------------
+
+
+def judged_by_hand(path: str, out: Path, name: str, seed: int) -> tuple[list[Judged], Any]:
+    loss = "gdoc" if name.startswith("gdoc") else "none"
+    graph = module.graph_of(path)[0]
+    recording = open_recording(out / "recordings" / Path(path).name / loss / f"seed-{seed}")
+    return replay(recording, graph, contestant(name).detector), graph
+
+
+@pytest.mark.parametrize("name", NAMES.split(","))
+def test_figures_are_those_of_scikit_learn(compared: Comparison, graphs: list[str], out: Path, name: str) -> None:
+    for path, seed in ((graphs[0], 0), (graphs[1], 1)):
+        judged, graph = judged_by_hand(path, out, name, seed)
+        figures = compared.of(Path(path).name, name)[seed].figures
+        rejected = np.concatenate([one.decisions.rejected for one in judged])
+        score = np.concatenate([one.decisions.score for one in judged])
+        truths = [np.array(graph.window(one.decisions.time, one.decisions.time).labels) for one in judged]
+        unseens = [~np.isin(t, one.decisions.known) for t, one in zip(truths, judged, strict=True)]
+        unseen = np.concatenate(unseens)
+        assert 0 < unseen.sum() < len(unseen)
+        assert figures["mcc"] == pytest.approx(matthews_corrcoef(unseen, rejected))
+        assert figures["auroc"] == pytest.approx(roc_auc_score(unseen, score))
+        assert figures["aupr"] == pytest.approx(average_precision_score(unseen, score))
+        fpr, tpr, lines = roc_curve(unseen, score, drop_intermediate=False)
+        assert figures["fpr95"] == pytest.approx(fpr[tpr >= 0.95].min())
+        best = max(matthews_corrcoef(unseen, score >= line) for line in lines)
+        assert figures["oracle_mcc"] == pytest.approx(max(best, 0))
+        assert figures["mcc"] <= figures["oracle_mcc"] + 1e-9  # who is rejected is above a line, which is one of many
+        assert figures["false_alarm_rate"] == pytest.approx(rejected[~unseen].mean())
+        assert figures["flagged"] == pytest.approx(rejected.mean())
+        assert figures["unseen"] == pytest.approx(unseen.mean())
+        right, f1, aurocs = [], [], []
+        for one, truth, new in zip(judged, truths, unseens, strict=True):
+            right.append(np.mean((one.decisions.best == truth)[~new]))
+            mapped = np.where(new, "unseen", truth).astype(str)
+            f1.append(f1_score(mapped, one.decisions.classes.astype(str), average="macro"))
+            if 0 < new.sum() < len(new):
+                aurocs.append(roc_auc_score(new, one.decisions.score))
+        assert figures["id_accuracy"] == pytest.approx(np.mean(right))
+        assert figures["open_f1"] == pytest.approx(np.mean(f1))
+        assert figures["auroc_per_task"] == pytest.approx(np.mean(aurocs))
+        assert 0 < figures["seconds_detector"] < 60
+        assert 0 < figures["seconds_training"] < 60
+
+
+def test_some_detector_finds_something(compared: Comparison) -> None:
+    flagged = {one.name: compared.summary("one", one.name)["flagged"]["mean"] for one in compared.contestants}
+    assert flagged["none"] == 0
+    assert flagged["gdoc:0.5"] <= flagged["gdoc:0.75"]  # type: ignore[operator]
+    assert max(value or 0 for value in flagged.values()) > 0.05
+
+
+def test_means_are_over_seeds_and_graphs(compared: Comparison) -> None:
+    for name in NAMES.split(","):
+        by_seed = [[compared.of(graph, name)[seed].figures["auroc"] for graph in ("one", "two")] for seed in (0, 1)]
+        found = compared.over_graphs(name)["auroc"]
+        interval = over_seeds([np.mean(values) for values in by_seed])
+        assert found["mean"] == pytest.approx(np.mean(by_seed))
+        assert found["ci95"] == pytest.approx(interval.half)
+        first = compared.summary("one", name)["auroc"]
+        assert first["per_seed"] == [values[0] for values in by_seed]
+        assert first["ci95"] == pytest.approx(over_seeds(first["per_seed"]).half)  # type: ignore[arg-type]
+
+
+def test_a_figure_that_is_undefined_somewhere_is_left_out_there(compared: Comparison) -> None:
+    def without(one: Judgement) -> Judgement:
+        return replace(one, figures={**one.figures, "auroc": math.nan}) if one.graph == "two" else one
+
+    holed = replace(compared, judgements=tuple(map(without, compared.judgements)))
+    assert holed.over_graphs("energy")["auroc"]["mean"] == compared.summary("one", "energy")["auroc"]["mean"]
+    assert holed.summary("two", "energy")["auroc"] == {"mean": None, "ci95": None, "per_seed": [None, None]}
+    json.dumps(holed.as_dict(), allow_nan=False)
+
+
+def test_trainings_are_shared_by_all_of_a_loss(compared: Comparison, out: Path) -> None:
+    made = {path.parent.relative_to(out / "recordings").as_posix() for path in out.rglob("recording.json")}
+    assert made == {f"{g}/{loss}/seed-{s}" for g in ("one", "two") for loss in ("none", "gdoc") for s in (0, 1)}
+    trained = [compared.of("one", name)[0].figures["seconds_training"] for name in ("gdoc:0.5", "gdoc:0.75")]
+    assert trained[0] == trained[1]
+    # Who looks back pays for the rehearsals.
+    plain, rehearsed = (compared.of("one", name)[0].figures["seconds_training"] for name in ("none", "energy"))
+    assert plain < rehearsed
+
+
+# --- results on disk -------------------------------------------------------------------------------------------------
+
+
+def lines_of(out: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
+
+
+def test_lines_are_added_to_and_replaced_but_never_lost(
+    graphs: list[str], tmp_path: Path, caplog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compare(graphs[:1], contestants("none"), SMALL, out=tmp_path)
+    (first,) = lines_of(tmp_path)
+    assert set(first["figures"]) == set(FIGURES)
+    assert first["configuration"]["detector"] == {"name": "none"}
+    with (tmp_path / "results.jsonl").open("a") as file:
+        file.write('{"graph": "half a li')
+    monkeypatch.setattr("evergraph.evaluation.recording._live", None)  # no training is needed any more
+    compare(graphs[:1], contestants("energy,none"), SMALL, out=tmp_path)
+    kept = (tmp_path / "results.jsonl").read_text().splitlines()
+    assert kept[1] == '{"graph": "half a li'
+    assert [json.loads(line)["detector"] for line in (kept[0], kept[2])] == ["none", "energy"]
+    assert "line 2: this is no result of a comparison" in caplog.text
+
+
+def test_an_interruption_loses_nothing_that_is_finished(
+    graphs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(state: module.CompareState) -> None:
+        if state.done == 1 and "task 2" in state.doing:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compare(graphs[:1], contestants("none,gdoc"), SMALL, out=tmp_path, on_done=stop)
+    assert [line["detector"] for line in lines_of(tmp_path)] == ["none"]
+    assert {path.parent.parent.name for path in tmp_path.rglob("recording.json")} == {"none"}
+    made: list[str] = []
+    monkeypatch.setattr("evergraph.evaluation.recording._tell", lambda *told: made.append(str(told[1:])))
+    states: list[module.CompareState] = []
+    found = compare(graphs[:1], contestants("none,gdoc"), SMALL, out=tmp_path, on_done=states.append)
+    assert len(found.judgements) == 2
+    assert len(made) == 3 * SMALL.steps  # three tasks, one training
+    assert (states[0].done, states[-1].done, states[-1].total) == (0, 2, 2)
+
+
+def test_what_fails_is_told_and_the_rest_goes_on(
+    graphs: list[str], out: Path, compared: Comparison, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = module.record
+
+    def failing(configuration: Configuration, *rest: Any, **more: Any) -> Any:
+        if configuration.detector == GDOC():
+            raise InputError("it is full", fix="make room")
+        return before(configuration, *rest, **more)
+
+    monkeypatch.setattr(module, "record", failing)
+    found = compare(graphs, contestants(NAMES), SMALL, [0], out=out)
+    assert {one.detector for one in found.judgements} == {"none", "energy", "msp/fixed:-0.2"}
+    assert found.errors[0] == "one, loss of gdoc, seed 0: it is full. To fix it: make room."
+    assert found.over_graphs("gdoc:0.5") == {}
+    names = [row[0].value for row in compared_table(found).rows if not isinstance(row, Section)]
+    assert names == 3 * ["none", "energy", "msp/fixed:-0.2"]
+    tasks_figure(found, "one")
+
+
+def test_two_graphs_of_one_name_are_refused(graphs: list[str], tmp_path: Path) -> None:
+    synthetic(vertices=240, seed=9, **SIZE).save(tmp_path / "one")
+    with pytest.raises(InputError, match="two different graphs are named one"):
+        compare([graphs[0], str(tmp_path / "one")], contestants("none"), SMALL, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def without_seconds(one: Judgement) -> dict[str, float]:
+    return {name: value for name, value in one.figures.items() if "seconds" not in name}
+
+
+def test_what_goes_between_processes_can_be_sent(compared: Comparison, graphs: list[str], out: Path) -> None:
+    (none,) = contestants("none")
+    job = module._Job(graphs[0], replace(SMALL, detector=none.trained_with), 1, (none,), out)
+    (found,) = pickle.loads(pickle.dumps(module._work(pickle.loads(pickle.dumps(job)))))
+    assert without_seconds(found) == without_seconds(compared.of("one", "none")[1])
+    lost = replace(job, configuration=replace(job.configuration, first=99))
+    assert "99" in pickle.loads(pickle.dumps(module._work(lost)))
+
+
+@pytest.mark.slow
+def test_processes_come_to_the_same(compared: Comparison, graphs: list[str], tmp_path: Path) -> None:
+    states: list[module.CompareState] = []
+    chosen = contestants("none,gdoc:0.5")
+    found = compare(graphs[:1], chosen, SMALL, [1], out=tmp_path, jobs=2, on_done=states.append)
+    assert found.errors == ()
+    for one in chosen:
+        assert without_seconds(found.of("one", one.name)[0]) == without_seconds(compared.of("one", one.name)[1])
+    assert [state.done for state in states] == [0, 1, 2]
+
+
+# --- tables and figures ----------------------------------------------------------------------------------------------
+
+
+def test_the_table_has_a_block_for_each_graph_and_their_mean(compared: Comparison, tmp_path: Path) -> None:
+    table = compared_table(compared)
+    assert [row.name for row in table.rows if isinstance(row, Section)] == ["one", "two", "mean over graphs"]
+    files = write_comparison(compared, tmp_path)
+    kinds = {"compared.md", "compared.tex", "compared.csv", "compared.json"}
+    assert {path.name for path in files} == kinds | {
+        f"tasks-{g}.{kind}" for g in ("one", "two") for kind in ("svg", "png")
+    }
+    rows = list(csv.DictReader((tmp_path / "compared.csv").read_text().splitlines()))
+    assert [(row["section"], row["detector"]) for row in rows] == [
+        (block, name) for block in ("one", "two", "mean over graphs") for name in NAMES.split(",")
+    ]
+    for row in rows[:5]:
+        summary = compared.summary("one", row["detector"])
+        assert float(row["MCC"]) == summary["mcc"]["mean"]
+        assert float(row["MCC half"]) == summary["mcc"]["ci95"]
+    for place, name, best in ((1, "MCC", max), (5, "FPR@95", min)):
+        values = {row["detector"]: float(row[name]) for row in rows[:5]}
+        bold = [row[0].value for row in table.rows[1:6] if not isinstance(row, Section) and row[place].bold]
+        assert bold == [name for name, value in values.items() if value == best(values.values())]
+    assert "evergraph compare one two --detectors none,gdoc:0.5" in (tmp_path / "compared.md").read_text()
+    drawn = ET.parse(tmp_path / "tasks-one.svg").getroot()
+    assert drawn.tag.endswith("svg")
+
+
+def test_the_figure_shows_each_detector_task_by_task(compared: Comparison) -> None:
+    above, below = tasks_figure(compared, "two").axes
+    tasks = compared.by_task("two", "gdoc:0.75")
+    lines = {str(line.get_label()): np.asarray(line.get_ydata(), float) for line in below.lines}
+    assert set(lines) == {*NAMES.split(","), "unseen in truth"}
+    assert lines["gdoc:0.75"].tolist() == [task["flagged"]["mean"] for task in tasks]
+    assert lines["unseen in truth"].tolist() == [task["unseen"]["mean"] for task in tasks]
+    drawn = next(np.asarray(line.get_ydata(), float) for line in above.lines if line.get_label() == "gdoc:0.75")
+    wanted = [math.nan if task["mcc"]["mean"] is None else task["mcc"]["mean"] for task in tasks]
+    np.testing.assert_array_equal(drawn, wanted)
+
+
+# --- the command -----------------------------------------------------------------------------------------------------
+
+
+def test_the_command_prints_json(command: Command, compared: Comparison, graphs: list[str], out: Path) -> None:
+    code, text, err = command(
+        "compare", *graphs, "--detectors", NAMES, "--seeds", "0-1", *OPTIONS, "--out", out, "--json"
+    )
+    assert code == 0
+    assert "8 of 8 trainings judged" in err
+    found = json.loads(text)
+    assert set(found) == {
+        *("graphs", "detectors", "seeds", "configuration", "figures", "results", "mean_over_graphs", "errors"),
+        *("evergraph", "numerics_version", "out", "files"),
+    }
+    assert (found["seeds"], found["errors"], list(found["detectors"])) == ([0, 1], [], NAMES.split(","))
+    assert found["configuration"]["model"]["hidden"] == 4
+    assert [(one["graph"], one["detector"]) for one in found["results"]] == [
+        (graph, name) for graph in ("one", "two") for name in NAMES.split(",")
+    ]
+    for one in found["results"]:
+        assert set(one) == {"graph", "detector", "tasks", *FIGURES}
+        assert [task["time"] for task in one["tasks"]] == [4, 5, 6]
+        assert one["mcc"] == compared.summary(one["graph"], one["detector"])["mcc"]  # the same trainings
+    assert [one["detector"] for one in found["mean_over_graphs"]] == NAMES.split(",")
+    assert all(Path(path).is_file() for path in found["files"])
+    assert json.loads((out / "compared.json").read_text())["results"] == found["results"]
+
+
+def test_the_command_prints_a_table(
+    command: Command, compared: Comparison, graphs: list[str], out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert compared
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr("evergraph.evaluation.compare_views.save", lambda _, stem, __: [stem.with_suffix(".svg")])
+    arguments = ("compare", graphs[0], "--detectors", "none,gdoc:0.5", *OPTIONS, "--out", out)
+    code, text, err = command(*arguments)
+    assert code == 0
+    assert "Detectors of unseen classes compared" in text
+    assert "mean over graphs" not in text
+    assert all(word in text for word in ("gdoc:0.5", "Open-F1", "FPR@95", "Written to", "tasks-one.svg"))
+    assert "2 of 2 trainings judged" in err
+    assert command(*arguments, "--quiet") == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--detectors", "enrgy"), "there is no detector 'enrgy', but 'energy'"),
+        (("--seeds", "x"), "--seeds is 'x'"),
+        (("--history", "0"), "--history is '0'"),
+        (("--first", "99"), "99"),
+        (("--label-rate", "2"), "the label rate is 2.0"),
+    ],
+)
+def test_bad_arguments_are_told_before_anything_is_written(
+    command: Command, graphs: list[str], tmp_path: Path, arguments: Any, told: str
+) -> None:
+    code, text, err = command("compare", graphs[0], "--out", tmp_path / "out", *arguments)
+    assert (code, text) == (2, "")
+    assert told in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_command_can_be_stopped(
+    command: Command, graphs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("evergraph.evaluation.recording._live", stop)
+    code, text, err = command("compare", graphs[0], *OPTIONS, "--out", tmp_path / "out")
+    assert (code, text) == (130, "")
+    assert "the same command goes on from here" in err
+
+
+def test_a_failure_is_an_exit_code(
+    command: Command, graphs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise InputError("it is full", fix="make room")
+
+    monkeypatch.setattr(module, "record", fail)
+    code, text, err = command("compare", graphs[0], "--detectors", "none", *OPTIONS, "--out", tmp_path / "out")
+    assert code == 1
+    assert "There are no results." in text
+    assert "it is full" in err
+    assert "trainings that came to nothing: 1." in err

@@ -1,0 +1,832 @@
+"""One run: its protocol, its folder, and the command."""
+
+import dataclasses
+import errno
+import json
+import math
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from itertools import chain, count
+from typing import get_args
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evergraph import EvergraphError, EvolvingGraph, InputError
+from evergraph.cli import common
+from evergraph.cli.common import parse_history, parse_seeds
+from evergraph.datasets import synthetic
+from evergraph.detect import DETECTORS, DOC, GDOC
+from evergraph.evaluation.configuration import Configuration, build_detector, build_model
+from evergraph.evaluation.row import TaskRow
+from evergraph.evaluation.run import run
+from evergraph.evaluation.run_folder import RunFolder, open_run
+from evergraph.graph.fingerprint import fingerprint
+from evergraph.graph.window import TextMode
+from evergraph.learning.learner import LifelongLearner, Restart
+from evergraph.learning.task import Mode
+from evergraph.nn import MLP, SGC, Custom, GraphSAGE
+from evergraph.nn.catalogue import MODELS
+from tests.faults import Faults
+
+GRAPH = synthetic(vertices=400, times=6, classes=4, new_classes=1, seed=1)
+SMALL = Configuration(GraphSAGE(hidden=4), history=1, steps=2, lr=0.05, first=3)
+TIMES = [3, 4, 5]
+TIMINGS = ("seconds_adapt", "seconds_predict")
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The graph on disk."""
+    path = tmp_path_factory.mktemp("graphs") / "g"
+    GRAPH.save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def undisturbed():
+    """The numbers of a run that nothing interrupts."""
+    return numbers(run(SMALL, GRAPH, [0, 1]))
+
+
+def numbers(result):
+    """All of a result but its timings."""
+    rows = {seed: [row.as_dict() for row in rows] for seed, rows in result.rows.items()}
+    for row in chain.from_iterable(rows.values()):
+        for name in TIMINGS:
+            del row[name]
+    return rows
+
+
+def keys(out):
+    """Seed and time of each line."""
+    return [(row["seed"], row["time"]) for row in map(json.loads, (out / "results.jsonl").read_text().splitlines())]
+
+
+def stopped(out, appends, monkeypatch, seeds=(0, 1), configuration=SMALL):
+    """Run until so many rows are there, and no further: the last of them has no checkpoint yet."""
+    real, done = RunFolder.append, count(1)
+
+    def append(self, row):
+        real(self, row)
+        if next(done) == appends:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "append", append)
+        with pytest.raises(KeyboardInterrupt):
+            run(configuration, GRAPH, seeds, out=out)
+    return out
+
+
+# --- the protocol ----------------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_what_a_learner_does_task_by_task():
+    from evergraph import evaluate, tasks
+
+    result = run(SMALL, GRAPH, [3])
+    learner = LifelongLearner(GraphSAGE(hidden=4), GDOC(), steps=2, lr=0.05, seed=3)
+    for row, task in zip(result.rows[3], tasks(GRAPH, 1, first=3), strict=True):
+        known = learner.classes_
+        scores = evaluate(task, learner.adapt(task).predict(task))
+        assert repr(row.scores) == repr(scores)  # NaN is not equal to itself
+        assert (row.time, row.history, row.test_vertices) == (task.time, 1, len(task.test_ids))
+        assert row.window_vertices == len(task.window) == row.train_vertices + row.test_vertices
+        assert known + row.new_classes == learner.classes_
+        assert (row.known_classes, row.lr, row.loss) == (len(learner.classes_), 0.05, learner.losses_[-1])
+        assert row.seconds > 0
+
+
+def test_the_same_seed_gives_the_same_numbers_and_another_one_others(undisturbed):
+    again = numbers(run(SMALL, GRAPH, [1, 0]))
+    assert list(again) == [1, 0]
+    assert again == undisturbed
+    assert again[0][0]["loss"] != again[1][0]["loss"]
+
+
+def test_golden_mini_run():
+    """Other numbers here mean: raise NUMERICS_VERSION, and put the new ones in."""
+    from evergraph.evaluation.run import NUMERICS_VERSION
+
+    assert NUMERICS_VERSION == 1
+    first, second = run(Configuration(history=3, steps=20, first=4), GRAPH, [0]).rows[0]
+    assert (first.lr, first.loss, second.loss) == pytest.approx((0.005, 0.5585332513, 0.3480895758), rel=1e-4)
+    assert first.scores.accuracy == pytest.approx(47 / 66, rel=1e-4)
+    assert first.scores.auroc == pytest.approx(0.97375, rel=1e-4)
+    assert first.scores.open_f1 == pytest.approx(0.3981601613, rel=1e-4)
+    assert first.scores.confusion.mcc == pytest.approx(0.2100902926, rel=1e-4)
+    assert (second.scores.accuracy, second.scores.rejected) == pytest.approx((58 / 67, 38 / 67), rel=1e-4)
+    assert second.scores.open_f1 == pytest.approx(0.4635694095, rel=1e-4)
+
+
+def test_a_lower_label_rate_releases_other_labels_under_each_seed():
+    result = run(dataclasses.replace(SMALL, label_rate=0.3), GRAPH, [0, 1])
+    trained = [[row.train_vertices for row in rows] for rows in result.rows.values()]
+    assert all(0 < n < 60 for rows in trained for n in rows)
+    assert trained[0] != trained[1]
+    for task, both in zip(result.tasks(), zip(*trained, strict=True), strict=True):
+        assert task["train_vertices"] == sum(both) / 2
+
+
+@pytest.mark.parametrize("change", [{"mode": "inductive"}, {"restart": "once"}, {"model": MLP(8)}, {"history": "full"}])
+def test_other_configurations_come_to_other_numbers(change, undisturbed):
+    found = numbers(run(dataclasses.replace(SMALL, **change), GRAPH, [0]))
+    assert found[0] != undisturbed[0]
+
+
+def test_summary_and_tasks_are_means():
+    result = run(SMALL, GRAPH, [0, 1, 5])
+    summary, tasks = result.summary(), result.tasks()
+    assert result.seeds == (0, 1, 5)
+    accuracies = [[row.scores.accuracy for row in rows] for rows in result.rows.values()]
+    assert summary["accuracy"]["per_seed"] == pytest.approx([sum(row) / 3 for row in accuracies])
+    assert [task["accuracy"] for task in tasks] == pytest.approx([sum(at) / 3 for at in zip(*accuracies, strict=True)])
+    seconds = [sum(row.seconds for row in rows) for rows in result.rows.values()]
+    assert summary["seconds"]["per_seed"] == seconds
+    assert summary["seconds"]["ci95"] > 0
+    assert [task["time"] for task in tasks] == TIMES
+    assert [task["unseen"] for task in tasks] == [task["tp"] + task["fn"] for task in tasks]
+    # The class that comes late is unseen when it comes, and only then is there anything to be told apart.
+    assert [task["auroc"] is None for task in tasks] == [task["unseen"] == 0 for task in tasks] != [False] * 3
+    assert {"seed", "scores"}.isdisjoint(tasks[0])
+
+
+def test_progress_is_told_step_by_step():
+    calls = []
+    run(SMALL, GRAPH, [0, 7], on_progress=lambda *args: calls.append(args))
+    assert {(seed, task, step) for seed, task, _, step, _ in calls} == {
+        (seed, task, step) for seed in (0, 1) for task in (0, 1, 2) for step in (1, 2)
+    }
+    assert calls == sorted(calls)
+    assert all((tasks, steps) == (3, 2) for _, _, tasks, _, steps in calls)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "problem"), [([], "no seed"), ([-1], "seed is -1"), ([True], "seed is True"), (["0"], "seed is '0'")]
+)
+def test_bad_seeds(seeds, problem, tmp_path):
+    with pytest.raises(InputError, match=problem):
+        run(SMALL, GRAPH, seeds, out=tmp_path / "r")
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"model": "sage"}, "is no model"),
+        ({"model": torch.nn.Linear(2, 2)}, "is no model"),
+        ({"detector": None}, "is no detector"),
+        ({"steps": 0}, "steps is 0"),
+        ({"restart": "luke"}, "no restart 'luke'"),
+        ({"lr": math.nan}, "lr is nan"),
+    ],
+)
+def test_bad_configurations(settings, problem):
+    with pytest.raises(InputError, match=problem):
+        Configuration(**settings)
+
+
+@pytest.mark.parametrize("settings", [{"lr": math.inf}, {"weight_decay": math.inf}])
+def test_what_json_cannot_hold_is_refused(settings, tmp_path):
+    with pytest.raises(InputError, match="is inf"):
+        run(dataclasses.replace(SMALL, **settings), GRAPH, out=tmp_path / "r")
+    assert not (tmp_path / "r").exists()
+
+
+def test_models_and_detectors_by_name():
+    assert all(type(build_model(name)) is kind for name, kind in MODELS.items())
+    assert all(type(build_detector(name)) is kind for name, kind in DETECTORS.items())
+    assert build_model("saint", hidden=8, dropout=0.1).base == dataclasses.replace(
+        build_model("saint").base, hidden=8, dropout=0.1
+    )
+    assert build_model("sgc", hops=3) == SGC(3)
+    with pytest.raises(InputError, match="choose one of sage, gat"):
+        build_model("bert")
+    with pytest.raises(InputError, match="choose one of none, doc"):
+        build_detector("sherlock")
+
+
+# --- going on --------------------------------------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """Not to be caught by anyone."""
+
+
+class Dead(Faults):
+    """From the n-th call on nothing reaches the disk: so no cleaning up helps."""
+
+    def tick(self):
+        self.count += 1
+        return self.count >= self.at
+
+
+def die():
+    raise Killed
+
+
+def test_a_run_killed_at_any_call_goes_on_to_the_same_numbers(tmp_path, undisturbed):
+    for at in count(1):
+        out = tmp_path / str(at)
+        try:
+            with Dead(at, die):
+                run(SMALL, GRAPH, [0], out=out)
+            break
+        except Killed:
+            with Faults(-1, die):  # only for its not syncing
+                result = run(SMALL, GRAPH, [0], out=out)
+            assert numbers(result)[0] == undisturbed[0], at
+            assert keys(out) == [(0, time) for time in TIMES], at
+            assert not (out / "checkpoints").exists()
+        shutil.rmtree(out)
+    assert at > 50
+
+
+def test_a_disk_that_is_full_at_any_call_loses_nothing(tmp_path, undisturbed):
+    def full():
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for at in range(1, 80, 4):
+        out = tmp_path / str(at)
+        with Dead(at, full) as faults:
+            try:
+                run(SMALL, GRAPH, [0], out=out)
+            except EvergraphError as raised:
+                told = str(raised)
+            else:
+                told = "No space left on device"  # at most what was of no use any more could not be removed
+        assert "No space left on device" in told
+        assert numbers(run(SMALL, GRAPH, [0], out=out))[0] == undisturbed[0]
+        assert keys(out) == [(0, time) for time in TIMES]
+    assert faults.count > 50
+
+
+def test_a_process_killed_for_good_goes_on_to_the_same_numbers(tmp_path, folder, command):
+    out = tmp_path / "r"
+    arguments = ["run", folder, "--history", 1, "--steps", 40, "--hidden", 4, "--seeds", "0-2", "--json", "--out", out]
+    child = subprocess.Popen(
+        [sys.executable, "-c", "from evergraph.cli import main; main()", *map(str, arguments)],
+        stdout=subprocess.DEVNULL,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    try:
+        for _ in range(12_000):
+            if (out / "results.jsonl").exists() and len((out / "results.jsonl").read_text().splitlines()) >= 5:
+                break
+            time.sleep(0.005)
+    finally:
+        os.kill(child.pid, signal.SIGKILL)
+        assert child.wait(60) == -signal.SIGKILL
+    there = len((out / "results.jsonl").read_text().splitlines())
+    assert 5 <= there < 12
+    code, text, _ = command(*arguments)
+    assert code == 0
+    configuration = Configuration(GraphSAGE(hidden=4), history=1, steps=40)
+    fresh = run(configuration, GRAPH, [0, 1, 2])
+    assert numbers(run(configuration, GRAPH, [0, 1, 2], out=out)) == numbers(fresh)
+    assert json.loads(text)["accuracy"] == fresh.summary()["accuracy"]
+    assert len(keys(out)) == len(set(keys(out))) == 12
+
+
+@pytest.mark.parametrize("appends", [1, 3, 4, 5])
+def test_a_row_without_its_checkpoint_is_not_doubled(tmp_path, monkeypatch, undisturbed, appends):
+    out = stopped(tmp_path / "r", appends, monkeypatch)
+    assert numbers(run(SMALL, GRAPH, [0, 1], out=out)) == undisturbed
+    assert keys(out) == [(seed, time) for seed in (0, 1) for time in TIMES]
+
+
+def checkpoint(out):
+    return out / "checkpoints" / "seed-0"
+
+
+def lose_it(out):
+    shutil.rmtree(checkpoint(out))
+
+
+def lose_weights(out):
+    next(checkpoint(out).glob("weights-*")).unlink()
+
+
+def garble_it(out):
+    (checkpoint(out) / "learner.json").write_text("{}")
+
+
+def lose_last_rows(out):
+    lines = (out / "results.jsonl").read_text().splitlines(keepends=True)
+    (out / "results.jsonl").write_text("".join(lines[:1]))
+
+
+def lose_first_row(out):
+    lines = (out / "results.jsonl").read_text().splitlines(keepends=True)
+    (out / "results.jsonl").write_text("".join(lines[1:]))
+
+
+def lose_all_rows(out):
+    (out / "results.jsonl").unlink()
+
+
+def take_anothers(out):
+    other = LifelongLearner(GraphSAGE(hidden=4), GDOC(), steps=2, lr=0.05, seed=9)
+    other.adapt(next(SMALL.tasks(GRAPH)))
+    other.save(checkpoint(out))
+
+
+@pytest.mark.parametrize(
+    ("damage", "warned"),
+    [
+        (lose_it, False),
+        (lose_weights, True),
+        (garble_it, True),
+        (lose_last_rows, True),
+        (lose_first_row, True),
+        (lose_all_rows, True),
+        (take_anothers, True),
+    ],
+)
+def test_a_seed_without_a_good_checkpoint_starts_again(tmp_path, monkeypatch, undisturbed, caplog, damage, warned):
+    real, done = LifelongLearner.save, count(1)
+
+    def save(self, path):
+        real(self, path)
+        if next(done) == 2:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LifelongLearner, "save", save)
+        with pytest.raises(KeyboardInterrupt):
+            run(SMALL, GRAPH, [0], out=tmp_path)
+    damage(tmp_path)
+    caplog.clear()
+    assert numbers(run(SMALL, GRAPH, [0], out=tmp_path))[0] == undisturbed[0]
+    assert sorted(keys(tmp_path)) == [(0, time) for time in TIMES]
+    assert ("The seed is run again" in caplog.text) == warned
+
+
+def test_a_good_checkpoint_saves_the_work(tmp_path, monkeypatch):
+    out = stopped(tmp_path / "r", 6, monkeypatch, seeds=[0, 1, 2])
+    (out / "checkpoints" / "seed-1").rename(out / "checkpoints" / "seed-0")  # left over by a kill at the very end
+    steps = []
+    run(SMALL, GRAPH, [0, 1, 2], out=out, on_progress=lambda *args: steps.append(args))
+    assert {step[0] for step in steps if step[3] < step[4]} == {2}
+    assert not (out / "checkpoints").exists()
+
+
+def test_a_half_written_line_is_cut_off(tmp_path, monkeypatch, undisturbed):
+    whole = stopped(tmp_path / "r", 2, monkeypatch, seeds=[0])
+    lines = (whole / "results.jsonl").read_bytes()
+    for end in (1, 100, lines.index(b"\n"), lines.index(b"\n") + 2, len(lines) - 1):
+        (whole / "results.jsonl").write_bytes(lines[:end])
+        assert numbers(run(SMALL, GRAPH, [0], out=whole))[0] == undisturbed[0]
+        assert keys(whole) == [(0, time) for time in TIMES]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "problem"),
+    [
+        ("nonsense", "it is no JSON object"),
+        ("", "it is no JSON object"),
+        ("[]", "no row of a run"),
+        ("7", "no row of a run"),
+        ("{}", "lack"),
+        ("[" * 100_000, "it is no JSON object"),
+        ("\udcff", "it is no JSON object"),
+        (lambda row: json.dumps(row | {"seed": 0, "time": 3}), "second row of seed 0 at 3"),
+        (lambda row: json.dumps(row | {"time": 77}), "a row of 77, at which the run has no task"),
+        (lambda row: json.dumps(row | {"accuracy": "high"}), "accuracy is 'high'"),
+        (lambda row: json.dumps(row | {"tp": None}), "tp is None"),
+        (lambda row: json.dumps(row | {"seed": True}), "seed is True"),
+        (lambda row: json.dumps({key: row[key] for key in row if key != "loss"}), "lacks loss"),
+    ],
+)
+def test_a_broken_line_is_named(tmp_path, spoil, problem):
+    run(SMALL, GRAPH, [0], out=tmp_path)
+    lines = (tmp_path / "results.jsonl").read_text().splitlines()
+    lines[1] = spoil if isinstance(spoil, str) else spoil(json.loads(lines[1]))
+    text = ("\n".join(lines) + "\n").encode(errors="surrogateescape")
+    (tmp_path / "results.jsonl").write_bytes(text)
+    with pytest.raises(InputError, match=re.escape(problem)) as error:
+        run(SMALL, GRAPH, [0], out=tmp_path)
+    assert "results.jsonl, line 2" in str(error.value)
+    assert (tmp_path / "results.jsonl").read_bytes() == text
+
+
+def test_more_seeds_later(tmp_path, undisturbed):
+    run(SMALL, GRAPH, [1], out=tmp_path)
+    before = (tmp_path / "results.jsonl").read_bytes()
+    result = run(SMALL, GRAPH, [0, 1], out=tmp_path)
+    assert numbers(result) == undisturbed
+    assert result.seeds == (0, 1)
+    after = (tmp_path / "results.jsonl").read_bytes()
+    assert after.startswith(before)
+    only = run(SMALL, GRAPH, [0], out=tmp_path)
+    assert only.seeds == (0,)
+    assert (tmp_path / "results.jsonl").read_bytes() == after
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"steps": 3}, "steps is 2 there and 3 here"),
+        ({"model": GraphSAGE(hidden=8)}, "model.hidden is 4 there and 8 here"),
+        ({"model": MLP(8)}, "model is sage there and mlp here"),
+        ({"detector": GDOC(0.5)}, "detector.threshold is 0.75 there and 0.5 here"),
+        ({"detector": GDOC(alpha=3.0)}, "detector.alpha is not set there and 3.0 here"),
+        ({"history": "auto"}, "history is 1 there and auto here"),
+        ({"first": None}, "first is 3 there and not set here"),
+        ({"lr": None, "text": "global"}, "lr is 0.05 there and not set here, text is past there and global here"),
+    ],
+)
+def test_a_folder_of_another_configuration_is_refused(tmp_path, change, told):
+    run(SMALL, GRAPH, [0], out=tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with pytest.raises(InputError, match=re.escape(f"{told}. To fix it: choose another folder (--out), or")):
+        run(dataclasses.replace(SMALL, **change), GRAPH, [0], out=tmp_path)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_times_are_the_same_however_they_are_written(tmp_path):
+    run(SMALL, GRAPH, [0], out=tmp_path)
+    run(dataclasses.replace(SMALL, first="3"), GRAPH, [0], out=tmp_path)
+
+
+def test_a_folder_of_another_graph_or_other_numbers_is_refused(tmp_path, monkeypatch):
+    run(SMALL, GRAPH, [0], out=tmp_path)
+    with pytest.raises(InputError, match="a run on another graph"):
+        run(SMALL, GRAPH.relabel([GRAPH.ids[0]], ["other"]), [0], out=tmp_path)
+    monkeypatch.setattr(sys.modules["evergraph.evaluation.run"], "NUMERICS_VERSION", 99)
+    with pytest.raises(InputError, match="numerics version 1, here 99"):
+        run(SMALL, GRAPH, [0], out=tmp_path)
+
+
+def test_replace_starts_over(tmp_path, monkeypatch, undisturbed):
+    out = stopped(tmp_path / "r", 2, monkeypatch, configuration=dataclasses.replace(SMALL, steps=1))
+    (out / "notes.txt").write_text("mine")
+    assert numbers(run(SMALL, GRAPH, [0, 1], out=out, replace=True)) == undisturbed
+    assert (out / "notes.txt").read_text() == "mine"
+    assert len(keys(out)) == 6
+
+
+def test_a_folder_in_which_nothing_was_finished_is_free(tmp_path, undisturbed):
+    with pytest.raises(InputError, match="no label to learn from"):
+        run(dataclasses.replace(SMALL, label_rate=1e-9), GRAPH, [0], out=tmp_path)
+    assert (tmp_path / "run.json").exists()
+    assert numbers(run(SMALL, GRAPH, [0], out=tmp_path))[0] == undisturbed[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "not the file of a run"),
+        ("[]", "not the file of a run"),
+        ('{"format": "evergraph run", "format_version": 99}', "format version 99, but 1 is the one known here"),
+        ('{"format": "evergraph run", "format_version": 1}', "not the file of a run"),
+        ('{"format": "evergraph graph", "format_version": 1}', "format version 0"),
+    ],
+)
+def test_a_file_that_does_not_describe_a_run_is_refused_and_only_ours_can_be_replaced(
+    tmp_path, text, problem, undisturbed
+):
+    (tmp_path / "run.json").write_text(text)
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "model.pt").write_text("of another program, or not")
+    with pytest.raises(InputError, match=problem):
+        run(SMALL, GRAPH, [0], out=tmp_path)
+    if "evergraph run" in text:
+        assert numbers(run(SMALL, GRAPH, [0], out=tmp_path, replace=True))[0] == undisturbed[0]
+        return
+    with pytest.raises(InputError, match="not the file of a run of ours"):
+        run(SMALL, GRAPH, [0], out=tmp_path, replace=True)
+    assert (tmp_path / "run.json").read_text() == text
+    assert (tmp_path / "checkpoints" / "model.pt").exists()
+
+
+@pytest.mark.parametrize("replace", [True, False])
+def test_folders_of_others_are_left_alone(tmp_path, replace):
+    (tmp_path / "file").write_text("mine")
+    for out, problem in ((tmp_path, "holds something else"), (tmp_path / "file", "this is a file")):
+        with pytest.raises(InputError, match=problem):
+            run(SMALL, GRAPH, [0], out=out, replace=replace)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no lock on Windows")
+def test_two_processes_cannot_share_a_folder(tmp_path):
+    identity = {"configuration": {}, "fingerprint": "", "numerics_version": 1}
+    with open_run(tmp_path, identity, []), pytest.raises(EvergraphError, match="another process is writing this run"):
+        run(SMALL, GRAPH, [0], out=tmp_path, replace=True)
+
+
+def test_a_detector_of_ones_own_can_be_run_and_gone_on_with(tmp_path, monkeypatch):
+    class Mine(DOC):
+        pass
+
+    own = dataclasses.replace(SMALL, detector=Mine(0.6))
+    stopped(tmp_path / "r", 3, monkeypatch, seeds=[0, 1], configuration=own)
+    assert numbers(run(own, GRAPH, [0, 1], out=tmp_path / "r")) == numbers(run(own, GRAPH, [0, 1]))
+
+
+def test_rows_there_and_back():
+    for row in run(SMALL, GRAPH, [0]).rows[0]:
+        again = TaskRow.from_dict(json.loads(json.dumps(row.as_dict(), allow_nan=False)))
+        assert repr(again) == repr(row)
+
+
+# --- fingerprints ----------------------------------------------------------------------------------------------------
+
+
+def test_a_graph_keeps_its_fingerprint_on_disk(folder):
+    assert fingerprint(EvolvingGraph.open(folder)) == fingerprint(GRAPH)
+    assert fingerprint(synthetic(vertices=400, times=6, classes=4, new_classes=1, seed=1)) == fingerprint(GRAPH)
+
+
+def test_whatever_changes_in_a_graph_changes_its_fingerprint():
+    vertices = {"id": ["a", "b"], "time": [1, 2], "label": ["x", "y"], "text": ["one", "two"]}
+    graphs = [
+        EvolvingGraph.build(vertices, [("a", "b")]),
+        EvolvingGraph.build(vertices),
+        EvolvingGraph.build(vertices | {"id": ["a", "c"]}),
+        EvolvingGraph.build(vertices | {"time": [1, 3]}),
+        EvolvingGraph.build(vertices | {"label": ["x", "z"]}),
+        EvolvingGraph.build(vertices | {"label": ["x", None]}),
+        EvolvingGraph.build(vertices | {"text": ["one", "three"]}),
+        EvolvingGraph.build({key: vertices[key] for key in ("id", "time", "label")}),
+        EvolvingGraph.build(vertices, every=2),
+    ]
+    assert len({fingerprint(graph) for graph in graphs}) == len(graphs)
+
+
+# --- options ---------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(0, 60), min_size=1, max_size=8), st.sampled_from([",", ", ", " ,"]))
+def test_seeds_one_by_one(seeds, comma):
+    assert parse_seeds(comma.join(map(str, seeds))) == tuple(dict.fromkeys(seeds))
+
+
+@given(st.integers(0, 500), st.integers(0, 500))
+def test_seeds_from_to(first, length):
+    assert parse_seeds(f"{first}-{first + length}") == tuple(range(first, first + length + 1))
+    if length:
+        with pytest.raises(InputError, match="--seeds is"):
+            parse_seeds(f"{first + length}-{first}")
+
+
+@given(st.text(max_size=8))
+def test_seeds_are_understood_or_refused(text):
+    try:
+        found = parse_seeds(text)
+    except InputError:
+        return
+    assert found
+    assert all(seed >= 0 for seed in found)
+    assert re.fullmatch(r"[0-9,\s-]+", text)
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1-", "0..3", "1,,2", "a", "0-2-4", "1.0", "٣", "0-99999999", "9" * 5000])
+def test_bad_lists_of_seeds(text):
+    with pytest.raises(InputError, match="--seeds"):
+        parse_seeds(text)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "some", "", "1.5", "٣", "9" * 5000])
+def test_bad_histories(text):
+    with pytest.raises(InputError, match="--history"):
+        parse_history(text)
+    assert (parse_history("full"), parse_history("07")) == ("full", 7)
+
+
+def test_options_have_the_names_of_the_package():
+    for names, known in [
+        (common.ModelName, MODELS),
+        (common.DetectorName, DETECTORS),
+        (common.RestartName, get_args(Restart)),
+        (common.ModeName, get_args(Mode)),
+        (common.TextName, [mode for mode in get_args(TextMode) if mode != "counts"]),
+    ]:
+        assert [name.value for name in names] == list(known)
+
+
+# --- the command -----------------------------------------------------------------------------------------------------
+
+QUICK = ("--history", "1", "--steps", "2", "--hidden", "4", "--first", "3")
+
+
+def test_json_has_what_scripts_need(folder, command):
+    code, out, err = command("run", folder, *QUICK, "--seeds", "0-1", "--json")
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    more = ("mcc_never_before", "macro_f1", "aupr", "fpr95", "oracle_mcc", "rejected")
+    for name in ("accuracy", "id_accuracy", "mcc", "open_f1", "auroc", "seconds", *more):
+        assert {"mean", "ci95", "per_seed"} <= set(found[name]), name
+        assert len(found[name]["per_seed"]) == 2
+        assert found[name]["mean"] == pytest.approx(sum(found[name]["per_seed"]) / 2)
+    assert found["seeds"] == [0, 1]
+    assert found["configuration"]["model"] == {"name": "sage", "hidden": 4, "layers": 2, "dropout": 0.5}
+    assert found["configuration"]["detector"] == {"name": "gdoc", "threshold": 0.75, "alpha": None}
+    assert (found["configuration"]["history"], found["configuration"]["first"]) == (1, 3)
+    assert [task["time"] for task in found["tasks"]] == TIMES
+    assert {"accuracy", "mcc", "unseen", "seconds", "history", "lr", "loss", "known_classes"} <= set(found["tasks"][0])
+    assert None in [task["auroc"] for task in found["tasks"]]
+    one = json.loads(command("run", folder, *QUICK, "--json")[1])
+    assert one["accuracy"]["ci95"] is None
+    assert one["seconds"]["ci95"] is None
+
+
+def test_json_is_the_same_when_gone_on_with(tmp_path, folder, command):
+    arguments = ("run", folder, *QUICK, "--seeds", "0,1", "--json", "--out", tmp_path / "r")
+    first, again = (json.loads(command(*arguments)[1]) for _ in range(2))
+    assert first == again  # timings too, for they are kept
+    assert first["out"] == str(tmp_path / "r")
+    described = json.loads((tmp_path / "r" / "run.json").read_text())
+    assert described["configuration"] == first["configuration"]
+    assert (described["format"], described["numerics_version"]) == ("evergraph run", 1)
+    assert described["fingerprint"] == fingerprint(GRAPH)
+
+
+@pytest.mark.parametrize("seeds", ["0", "0-1"])
+def test_tables_for_people_fit_eighty_columns(folder, monkeypatch, command, seeds):
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, err = command("run", folder, *QUICK, "--seeds", seeds)
+    assert (code, err) == (0, "")
+    assert max(map(len, out.splitlines())) <= 80
+    for word in (
+        "time",
+        "known",
+        "accuracy",
+        "open F1",
+        "rejected",
+        "unseen",
+        "MCC",
+        "id_accuracy",
+        "auroc",
+        "seconds",
+    ):
+        assert word in out
+    lines = [line.split() for line in out.splitlines()]
+    assert [line[0] for line in lines if line and line[0] in "345"] == ["3", "4", "5"]
+    assert ("±" in out) == (seeds == "0-1")
+    assert "nan" not in out
+
+
+def test_tables_have_room_for_dates(monkeypatch, tmp_path, command):
+    monkeypatch.setenv("COLUMNS", "80")
+    rows = range(80)
+    EvolvingGraph.build(
+        {
+            "id": list(rows),
+            "time": [f"2020-01-{1 + row // 20:02d}" for row in rows],
+            "label": ["xy"[row % 2] for row in rows],
+            "text": ["xy"[row % 2] + " words" for row in rows],
+        },
+        [(row, row - 2) for row in rows[2:]],
+        every="day",
+    ).save(tmp_path / "g")
+    code, out, _ = command("run", tmp_path / "g", "--steps", 1, "--history", "full", "--first", "2020-01-03")
+    assert code == 0
+    assert "2020-01-03 " in out
+    assert "accuracy" in out
+    found = json.loads(command("run", tmp_path / "g", "--steps", 1, "--history", "full", "--json")[1])
+    assert found["tasks"][-1]["time"] == "2020-01-04"
+    assert found["tasks"][-1]["history"] == "full"
+
+
+def test_quiet_says_nothing_but_writes(tmp_path, folder, command):
+    assert command("run", folder, *QUICK, "--quiet", "--out", tmp_path / "r") == (0, "", "")
+    assert len(keys(tmp_path / "r")) == 3
+    assert json.loads(command("run", folder, *QUICK, "--quiet", "--json")[1])["seeds"] == [0]
+
+
+def test_going_on_and_where_it_is_kept_are_told(tmp_path, folder, monkeypatch, command):
+    stopped(tmp_path / "r", 2, monkeypatch)
+    arguments = ("run", folder, *QUICK, "--lr", "0.05", "--seeds", "0-1", "--out", tmp_path / "r")
+    code, out, err = command(*arguments)
+    assert code == 0
+    assert "2 of 6 tasks are there already" in err
+    assert f"Kept in {tmp_path / 'r'}" in out
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (["--out", "r"], "the same command goes on from here"),
+        (["--out", "r", "--replace"], "the same command without --replace goes on from here"),
+        ([], "nothing was kept"),
+    ],
+)
+def test_an_interrupt_is_one_line(tmp_path, folder, monkeypatch, command, more, told):
+    monkeypatch.chdir(tmp_path)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LifelongLearner, "predict", interrupt)
+    code, out, err = command("run", folder, *QUICK, *more)
+    assert (code, out) == (130, "")
+    assert err == f"Interrupted; {told}{'' if more else ', for there was no --out'}.\n"
+
+
+def test_progress_on_a_terminal(folder, monkeypatch, command):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    code, out, err = command("run", folder, *QUICK, "--seeds", "0-1", "--json")
+    assert code == 0
+    assert json.loads(out)
+    assert "seed 2/2, task 3/3, step 2/2" in err
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--model", "bert"], "most-frequent"),
+        (["--detector", "sherlock"], "gdoc"),
+        (["--restart", "luke"], "hybrid"),
+        (["--mode", "productive"], "inductive"),
+        (["--text", "future"], "global"),
+        (["--history", "some"], "give a number of times from 1 up, or auto, or full"),
+        (["--history", "0"], "give a number of times from 1 up"),
+        (["--seeds", "1-"], "as 0-4, or 0,2,5, or 3"),
+        (["--steps", "0"], "--steps"),
+        (["--hidden", "0"], "--hidden"),
+        (["--dropout", "1"], "give a share from 0 to below 1"),
+        (["--dropout", "nan"], "give a share from 0 to below 1"),
+        (["--hops", "2"], "the model sage has no setting 'hops'"),
+        (["--model", "sgc", "--layers", "2"], "sgc has: hops"),
+        (["--model", "most-frequent", "--hidden", "4"], "most-frequent has no settings"),
+        (["--threshold", "1.5"], "a number from 0 to 1"),
+        (["--detector", "none", "--threshold", "0.5"], "none has no settings"),
+        (["--alpha", "0"], "alpha"),
+        (["--lr", "0"], "above 0"),
+        (["--lr", "inf"], "lr is inf"),
+        (["--weight-decay", "-1"], "give 0 or more"),
+        (["--first", "soon"], "'soon'"),
+        (["--first", "99"], "choose an earlier first task"),
+        (["--label-rate", "0"], "above 0 and up to 1"),
+        (["--label-rate", "nan"], "above 0 and up to 1"),
+        (["--label-rate", "1e-9"], "no label to learn from"),
+    ],
+)
+def test_bad_options_are_told_and_leave_nothing(options, told, folder, tmp_path, command):
+    code, out, err = command("run", folder, *options, "--out", tmp_path / "r")
+    assert (code, out) == (2, "")
+    assert told in err
+    assert "Traceback" not in err
+    assert not (tmp_path / "r" / "results.jsonl").exists()
+
+
+def test_other_settings_get_through(folder, command):
+    options = ["--model", "gcn", "--layers", 3, "--dropout", 0.1, "--detector", "doc", "--threshold", 0.4, "--alpha", 3]
+    options += ["--restart", "hybrid", "--label-rate", 0.5, "--mode", "inductive", "--text", "global"]
+    options += ["--weight-decay", 0.01, "--lr", 0.02]
+    code, out, err = command("run", folder, *QUICK, *options, "--json")
+    assert (code, err) == (0, "")
+    found = json.loads(out)["configuration"]
+    assert found["model"] == {"name": "gcn", "hidden": 4, "layers": 3, "dropout": 0.1}
+    assert found["detector"] == {"name": "doc", "threshold": 0.4, "alpha": 3.0}
+    assert (found["restart"], found["mode"], found["text"]) == ("hybrid", "inductive", "global")
+    assert (found["label_rate"], found["weight_decay"], found["lr"]) == (0.5, 0.01, 0.02)
+
+
+@pytest.mark.parametrize("model", [name for name in MODELS if name != "sage"])
+def test_every_model_runs(folder, command, model):
+    code, out, err = command("run", folder, "--model", model, "--steps", 1, "--history", 1, "--first", 5, "--json")
+    assert (code, err) == (0, "")
+    assert 0 <= json.loads(out)["accuracy"]["mean"] <= 1
+
+
+def test_help_does_not_wait_for_torch():
+    code = (
+        "import sys; sys.argv = ['evergraph', 'run', '--help']\n"
+        "from evergraph.cli import main\n"
+        "try: main()\n"
+        "finally: sys.stderr.write(str({'torch', 'numba', 'scipy', 'pyarrow'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "set()")
+    assert "--detector" in done.stdout
+
+
+def test_a_module_of_ones_own_can_be_run_and_gone_on_with(tmp_path):
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(8, 4)
+
+        def forward(self, x, _):
+            return self.layer(x)
+
+    configuration = dataclasses.replace(SMALL, model=Custom(Net(), project=8))
+    first = run(configuration, GRAPH, [0], out=tmp_path)
+    json.dumps(first.as_dict())
+    again = run(configuration, GRAPH, [0, 1], out=tmp_path)
+    assert numbers(again)[0] == numbers(first)[0]

@@ -1,0 +1,365 @@
+"""A second model beside the first: trained with another loss, kept with it, and no burden to it."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from evergraph import InputError, LifelongLearner, Workspace
+from evergraph.datasets import synthetic
+from evergraph.detect import DOC, GDOC, Detector, Outputs, PostHoc, Softmax, check_detector
+from evergraph.detect.auto import AutoDetector
+from evergraph.detect.scores import Energy, MaxLogit, Relative, Score, Sentinel, Smoothed, Together
+from evergraph.detect.thresholds import Fixed
+from evergraph.learning.describe import described, rebuilt
+from evergraph.learning.task import Task, tasks
+from evergraph.nn import MLP, Custom, GraphSAGE, GraphSAINT, MostFrequent
+from evergraph.workspace import deciding
+from evergraph_paper.as_published import PublishedLearner
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+GRAPH = synthetic(vertices=300, times=7, classes=4, new_classes=2, words=120, words_per_vertex=5, seed=3)
+WATCHED = PostHoc(Sentinel())
+
+
+def learner(detector: Detector | None, **how: Any) -> LifelongLearner:
+    return LifelongLearner(GraphSAGE(hidden=8), detector, **{"steps": 4, "lr": 0.02, **how})
+
+
+def lived(one: LifelongLearner, until: int = 4, **how: Any) -> list[Task]:
+    """Take it through some tasks."""
+    found = []
+    for task in tasks(GRAPH, 2, first=3, **how):
+        if task.time <= until:
+            one.adapt(task)
+            found.append(task)
+    return found
+
+
+def alike(one: Any, other: Any) -> None:
+    assert one is not None
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize("restart", ["warm", "cold", "hybrid", "once"])
+@pytest.mark.parametrize("lr", [0.02, None])
+@pytest.mark.parametrize("rate", [1.0, 0.5])
+def test_both_are_the_models_that_each_would_be_alone(restart: Any, lr: float | None, rate: float) -> None:
+    both, first, second = (learner(one, restart=restart, lr=lr) for one in (WATCHED, Softmax(), GDOC()))
+    for one in (both, first, second):
+        (*_, last) = lived(one, label_rate=rate)
+    alike(both.weights_, first.weights_)
+    alike(both.second_weights_, second.weights_)
+    assert (both.lr_, both.second_lr_) == (first.lr_, second.lr_)
+    if lr is not None:
+        assert not all(torch.equal(both.weights_[name], both.second_weights_[name]) for name in both.weights_)  # type: ignore[index]
+    said = both.outputs(last)
+    assert torch.equal(said.logits, first.outputs(last).logits)
+    assert said.second is not None
+    assert torch.equal(said.second, second.outputs(last).logits)
+    assert both.predict(last).best.tolist() == first.predict(last).best.tolist()
+
+
+def test_without_a_word_from_the_detector_there_is_no_second_model() -> None:
+    for detector in (None, Softmax(), GDOC(), PostHoc(Energy())):
+        one = learner(detector)
+        (*_, last) = lived(one)
+        assert one.second_weights_ is None
+        assert one.second_lr_ is None
+        assert one.outputs(last).second is None
+
+
+def test_a_fit_and_a_look_back_are_given_what_it_says() -> None:
+    seen: list[tuple[str, Outputs]] = []
+
+    @dataclass(frozen=True)
+    class Listening(Softmax):
+        @property
+        def second(self) -> Detector:
+            return GDOC()
+
+        def fit(self, outputs: Outputs, targets: Tensor, before: Any) -> Any:
+            seen.append(("fit", outputs))
+            return super().fit(outputs, targets, before)
+
+        def look_back(self, outputs: Outputs, targets: Tensor, before: Any) -> Any:
+            seen.append(("look_back", outputs))
+            return super().look_back(outputs, targets, before)
+
+    one, other = learner(Listening()), learner(GDOC())
+    (first, second) = (task for task in tasks(GRAPH, 2, first=3) if task.time <= 4)
+    one.adapt(first)
+    decided = other.adapt(first).outputs(first).logits
+    one.adapt(second)
+    assert [what for what, _ in seen] == ["fit", "look_back", "fit"]
+    assert all(outputs.second is not None and len(outputs.second) == len(outputs) for _, outputs in seen)
+    assert torch.equal(seen[1][1].second, decided)  # type: ignore[arg-type]  # before either has learnt on
+
+
+def test_a_second_model_is_saved_and_goes_on(tmp_path: Path) -> None:
+    whole, cut = (learner(AutoDetector(), lr=None) for _ in range(2))
+    lived(whole, until=5)
+    for task in tasks(GRAPH, 2, first=3):
+        if task.time <= 5:
+            cut.adapt(task)
+            cut.save(tmp_path / "learner")
+            cut = LifelongLearner.load(tmp_path / "learner")
+    alike(whole.weights_, cut.weights_)
+    alike(whole.second_weights_, cut.second_weights_)
+    alike(whole.detector_state_, cut.detector_state_)
+    assert (whole.lr_, whole.second_lr_) == (cut.lr_, cut.second_lr_)
+
+
+def test_what_fails_or_is_interrupted_in_the_second_training_leaves_all_as_it_was() -> None:
+    one = learner(AutoDetector())
+    lived(one, until=3)
+    before = copy.deepcopy(_held(one))
+    task = next(task for task in tasks(GRAPH, 2, first=3) if task.time == 4)
+
+    def stop(step: int, _loss: float) -> None:
+        if step == 6:  # of four and four
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        one.adapt(task, stop)
+    for now, then in zip(_held(one), before, strict=True):
+        if isinstance(now, dict):
+            alike(now, then)
+        else:
+            assert now == then
+
+
+def _held(one: LifelongLearner) -> list[Any]:
+    return [
+        *(one.weights_, one.second_weights_, one.detector_state_),
+        *(one.tasks_, one.time_, one.lr_, one.second_lr_, one.losses_, one.classes_),
+    ]
+
+
+def test_what_was_interrupted_leaves_no_learning_rate_behind() -> None:
+    """The default rates go by the first task that was learnt."""
+    one, untouched = (learner(AutoDetector(), lr=None) for _ in range(2))
+    long, short = next(iter(tasks(GRAPH, "full", first=3))), next(iter(tasks(GRAPH, 1, first=3)))
+    with pytest.raises(KeyboardInterrupt):
+        one.adapt(long, _interrupt)
+    rates = [(each.adapt(short).lr_, each.second_lr_) for each in (one, untouched)]
+    assert rates[0] == rates[1]
+    with pytest.raises(InputError, match="there is no restart 'nonsense'"):
+        one.set_params(restart="nonsense")
+    again = [(each.adapt(long).lr_, each.second_lr_) for each in (one, untouched)]
+    assert again == rates
+
+
+def _interrupt(_step: int, _loss: float) -> None:
+    raise KeyboardInterrupt
+
+
+def test_steps_are_told_of_both() -> None:
+    told: list[int] = []
+    (first, *_) = tasks(GRAPH, 2, first=3)
+    learner(WATCHED).adapt(first, lambda step, _: told.append(step))
+    assert told == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_a_detector_that_comes_later_starts_its_second_model_then() -> None:
+    one, fresh = learner(Softmax()), learner(GDOC())
+    lived(one, until=3)
+    task = next(task for task in tasks(GRAPH, 2, first=3) if task.time == 4)
+    for name in ("tasks_", "classes_", "vocabulary_"):  # which its draws go by
+        setattr(fresh, name, getattr(one, name))
+    one.set_params(detector=Careless()).adapt(task)  # there is nothing to look back at with it yet
+    alike(one.second_weights_, fresh.adapt(task).weights_)
+    later = next(task for task in tasks(GRAPH, 2, first=3) if task.time == 5)
+    assert "past.seen" in one.adapt(later).detector_state_
+    assert one.set_params(detector=Softmax()).adapt(later).second_weights_ is None
+
+
+@dataclass(frozen=True)
+class Careless(Softmax):
+    """Takes it that the second model is there when it looks back."""
+
+    @property
+    def second(self) -> Detector:
+        return GDOC()
+
+    def look_back(self, outputs: Outputs, targets: Tensor, before: Any) -> Any:  # noqa: ARG002
+        assert outputs.second is not None
+        return {**before, "past.seen": outputs.second.mean()}
+
+
+def test_who_asks_for_another_model_cannot_decide() -> None:
+    one = learner(PostHoc(Energy()))
+    (*_, last) = lived(one)
+    with pytest.raises(InputError, match="PostHoc asks for a second model, which was not trained"):
+        one.predict(last, WATCHED)
+    assert len(one.predict(last, PostHoc(MaxLogit())))
+
+
+def test_a_learner_saved_without_a_second_model_gets_one(tmp_path: Path) -> None:
+    one = learner(PostHoc(Energy()))
+    lived(one, until=3)
+    one.save(tmp_path / "learner")
+    task = next(task for task in tasks(GRAPH, 2, first=3) if task.time == 4)
+    loaded = LifelongLearner.load(tmp_path / "learner", detector=WATCHED)
+    assert loaded.second_weights_ is None
+    assert loaded.predict(task).rejected.sum() == 0
+    assert loaded.adapt(task).second_weights_ is not None
+    loaded.save(tmp_path / "learner")
+    less = LifelongLearner.load(tmp_path / "learner", detector=PostHoc(Energy()))
+    alike(less.second_weights_, loaded.second_weights_)
+    assert less.adapt(task).second_weights_ is None
+
+
+def test_a_file_of_an_older_auto_is_refused() -> None:
+    assert described(AutoDetector()) == {"name": "auto", "version": 3, "most": 0.3}
+    assert rebuilt(described(AutoDetector(most=0.2)), "detector") == AutoDetector(most=0.2)
+    for old in ({"name": "auto", "most": 0.3}, {"name": "auto", "version": 2, "most": 0.3}):
+        with pytest.raises(InputError, match="the detector is auto of another version, and what it has kept"):
+            rebuilt(old, "detector")
+
+
+@pytest.mark.parametrize("kind", ["saint", "own"])
+def test_models_of_other_kinds_share_nothing(kind: str) -> None:
+    model = Custom(Normed) if kind == "own" else GraphSAINT(GraphSAGE(hidden=8))
+    both, first, second = (LifelongLearner(model, one, steps=4, lr=0.02) for one in (WATCHED, Softmax(), GDOC()))
+    for one in (both, first, second):
+        lived(one)
+    alike(both.weights_, first.weights_)
+    alike(both.second_weights_, second.weights_)
+
+
+class Normed(torch.nn.Module):
+    """Has buffers that training moves."""
+
+    def __init__(self, inputs: int) -> None:
+        super().__init__()
+        self.linear, self.norm = torch.nn.Linear(inputs, 8), torch.nn.BatchNorm1d(8)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:  # noqa: ARG002
+        return self.norm(self.linear(x)).relu()
+
+
+def test_a_retired_class_is_hidden_from_both(tmp_path: Path) -> None:
+    workspace = Workspace.create(
+        tmp_path / "ws", GRAPH, model=GraphSAGE(hidden=8), detector=PostHoc(Sentinel(), Fixed(0.0)), steps=30, lr=0.05
+    )
+    name = workspace.learner().classes_[0]
+    task = Task(GRAPH, GRAPH.last_time, 2)
+    said = workspace.learner().outputs(task)
+    hidden = deciding._without(workspace.learner(), said, {name})
+    assert hidden.second is not None
+    assert said.second is not None
+    assert (hidden.second[:, 0] < -1e3).all()
+    assert (hidden.logits[:, 0] < -1e3).all()
+    assert torch.equal(hidden.second[:, 1:], said.second[:, 1:])
+
+
+def test_models_without_training_have_two_alike() -> None:
+    one = LifelongLearner(MostFrequent(), WATCHED)
+    (*_, last) = lived(one)
+    said = one.outputs(last)
+    assert torch.equal(said.logits, said.second)  # type: ignore[arg-type]
+    assert one.predict(last).rejected.sum() == 0
+
+
+def test_the_authors_learner_has_no_place_for_it() -> None:
+    with pytest.raises(InputError, match="AutoDetector asks for a second model, which the authors' code has no place"):
+        PublishedLearner(MLP(), AutoDetector())
+
+
+# --- the score -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OfDoc(Score):
+    """Asks for another second model."""
+
+    @property
+    def second(self) -> Detector:
+        return DOC()
+
+    def of(self, outputs: Outputs, state: Any) -> Tensor:  # noqa: ARG002
+        return outputs.logits.double().amax(1)
+
+
+def test_scores_made_of_others_ask_for_what_these_do() -> None:
+    inner = Together((Energy(), Sentinel(), MaxLogit()))
+    for score in (Sentinel(), Relative(Sentinel()), Smoothed(inner), inner):
+        assert score.second == PostHoc(score).second == AutoDetector().second == GDOC()
+    assert Together((Energy(), MaxLogit())).second is None
+    with pytest.raises(InputError, match="the scores ask for different second models"):
+        Together((Sentinel(), OfDoc()))
+
+
+def test_the_sentinel_is_silent_where_there_is_no_second_model() -> None:
+    outputs = Outputs(torch.randn(5, 3), second=torch.randn(5, 3))
+    assert torch.equal(Sentinel().of(outputs, {}), -outputs.second.double().amax(1))  # type: ignore[union-attr]
+    alone = replace(outputs, second=None)
+    assert torch.equal(Sentinel().of(alone, {}), torch.zeros(5, dtype=torch.float64))
+    both = Together((MaxLogit(), Sentinel()))
+    assert torch.allclose(both.of(alone, {}), Together((MaxLogit(),)).of(alone, {}) / 2)
+
+
+@pytest.mark.parametrize("detector", [WATCHED, PostHoc(Relative(Sentinel())), AutoDetector()])
+def test_detectors_with_a_second_model_keep_the_contract(detector: Detector) -> None:
+    check_detector(detector)
+
+
+def test_the_contract_gives_no_second_model_to_whom_did_not_ask() -> None:
+    @dataclass(frozen=True)
+    class Greedy(Softmax):
+        def score(self, outputs: Outputs, state: Any) -> Tensor:  # noqa: ARG002
+            assert outputs.second is not None, "nothing to read"
+            return -outputs.second.double().amax(1)
+
+    with pytest.raises(AssertionError, match="nothing to read"):
+        check_detector(Greedy())
+
+
+@pytest.mark.parametrize("second", ["gdoc", AutoDetector()])
+def test_the_contract_looks_at_the_second_too(second: Any) -> None:
+    @dataclass(frozen=True)
+    class Odd(Softmax):
+        @property
+        def second(self) -> Any:
+            return second
+
+    with pytest.raises(AssertionError, match="second must"):
+        check_detector(Odd())
+
+
+def test_the_contract_catches_whoever_goes_by_the_number_of_a_class() -> None:
+    @dataclass(frozen=True)
+    class First(Softmax):
+        @property
+        def second(self) -> Detector:
+            return GDOC()
+
+        def score(self, outputs: Outputs, state: Any) -> Tensor:
+            assert outputs.second is not None
+            return super().score(outputs, state) - 1e-3 * outputs.second[:, 0].double()
+
+        def reject(self, outputs: Outputs, state: Any) -> Tensor:
+            return self.score(outputs, state) > 2
+
+    with pytest.raises(AssertionError, match="must not depend on the order of the classes"):
+        check_detector(First())
+
+
+def test_some_of_the_vertices() -> None:
+    whole = Outputs(torch.randn(5, 3), torch.randn(5, 2), None, torch.randn(5, 3))
+    rows = torch.tensor([3, 1])
+    some = whole[rows]
+    assert len(some) == 2
+    for name in ("logits", "hidden", "second"):
+        assert torch.equal(getattr(some, name), getattr(whole, name)[rows])
+    bare = Outputs(whole.logits)[1:3]
+    assert (len(bare), bare.hidden, bare.second) == (2, None, None)

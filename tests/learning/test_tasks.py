@@ -1,0 +1,156 @@
+"""Tasks: windows, labels and truths."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evergraph import EvolvingGraph, InputError, first_task, tasks
+from evergraph.datasets import synthetic
+from evergraph.learning.task import Task, choose_history
+
+
+def timeline(times: list[int], labels: list[Any] | None = None, edges: Any = None) -> EvolvingGraph:
+    columns: dict[str, Any] = {"id": list(range(len(times))), "time": times}
+    if labels is not None:
+        columns["label"] = labels
+    return EvolvingGraph.build(columns, edges, features=np.ones((len(times), 2), np.float32))
+
+
+@given(
+    times=st.lists(st.integers(0, 8), min_size=4, max_size=40).filter(lambda values: len(set(values)) > 2),
+    history=st.integers(1, 5),
+    mode=st.sampled_from(["transductive", "inductive"]),
+)
+def test_windows_by_definition(times: list[int], history: int, mode: Any) -> None:
+    graph = timeline(times, ["x"] * len(times))
+    first = sorted(set(times))[1]
+    for task in tasks(graph, history, first=first, mode=mode):
+        t = task.time
+        assert sorted(task.window.times.tolist()) == sorted(time for time in times if t - history <= time <= t)
+        assert sorted(task.test_ids) == sorted(i for i, time in enumerate(times) if time == t)
+        learnt = task.training.times[task.targets >= 0]
+        # In both modes there are `history` labelled times, not one more in one of them.
+        assert sorted(learnt.tolist()) == sorted(time for time in times if t - history <= time < t)
+        seen = set(task.training.times.tolist())
+        assert (t in seen) == (mode == "transductive")
+
+
+def test_one_task_for_each_time_that_has_vertices() -> None:
+    graph = timeline([0, 1, 1, 4, 4, 7])
+    assert [task.time for task in tasks(graph, 1, first=1)] == [1, 4, 7]
+    assert [task.time for task in tasks(graph, 1, first=2)] == [4, 7]
+    assert next(task.time for task in tasks(graph, "full")) == first_task(graph)
+    # Before the first time there is nothing to learn from.
+    assert next(task.time for task in tasks(graph, 1, first=0)) == 1
+
+
+def test_full_history_sees_all_that_came_before() -> None:
+    graph = timeline([0, 1, 5, 9])
+    assert [len(task.window) for task in tasks(graph, "full", first=5)] == [3, 4]
+    assert next(tasks(graph, "full", first=5)).level == 100
+
+
+def test_a_static_split_is_a_graph_of_two_times() -> None:
+    graph = timeline([0, 0, 0, 1, 1], ["x", "y", None, "x", "y"], [[0, 3], [1, 4]])
+    (task,) = tasks(graph, "full")
+    assert task.time == 1
+    assert (task.targets >= 0).tolist() == [True, True, False, False, False]
+    assert task.truth.tolist() == ["x", "y"]
+
+
+def test_label_rates_are_nested_and_uniform_and_do_not_depend_on_the_future() -> None:
+    graph = synthetic(vertices=3000, times=6, classes=4, seed=3)
+    released = {
+        rate: Task(graph, graph.last_time, None, label_rate=rate, seed=5).targets >= 0 for rate in (0.1, 0.3, 0.7, 1.0)
+    }
+    for rate in (0.1, 0.3, 0.7):
+        assert released[rate].sum() / released[1.0].sum() == pytest.approx(rate, abs=0.04)
+    assert (released[0.1] <= released[0.3]).all()
+    assert (released[0.3] <= released[0.7]).all()
+    assert (released[0.7] <= released[1.0]).all()
+    middle = graph.last_time - 2
+    early = Task(graph, middle, None, label_rate=0.3, seed=5)
+    grown = graph.append({"id": ["new"], "time": [graph.last_time + 1], "label": [None], "text": ["w"]})
+    late = Task(grown, middle, None, label_rate=0.3, seed=5)
+    assert early.targets.tolist() == late.targets.tolist()
+    # Of a vertex the draw is the same at every task.
+    latest = Task(graph, graph.last_time, None, label_rate=0.3, seed=5)
+    before = np.flatnonzero(graph.times < middle)
+    assert ((early.targets[before] >= 0) == (latest.targets[before] >= 0)).all()
+    assert (Task(graph, middle, None, label_rate=0.3, seed=6).targets != early.targets).any()
+
+
+def test_the_two_truths_differ_with_a_short_history() -> None:
+    graph = timeline([0, 1, 2, 3, 3], ["old", "x", "x", "old", "new"])
+    task = Task(graph, 3, 1)
+    assert task.never_before.tolist() == [False, True]  # 'old' was there at 0, though out of this window
+
+
+def test_the_history_is_chosen_from_the_past_alone() -> None:
+    # Pairs two years apart before 10; afterwards ten years apart.
+    times = [0, 2, 4, 6, 8, 18, 28, 38]
+    edges = [[0, 1], [1, 2], [2, 3], [3, 4], [4, 5], [5, 6], [6, 7]]
+    graph = timeline(times, None, edges)
+    assert choose_history(graph, before=10) == choose_history(timeline(times[:5], None, edges[:4]), before=10)
+    assert next(tasks(graph, "auto", first=10)).history == choose_history(graph, before=18 - 8)
+    assert choose_history(graph, before=39) > choose_history(graph, before=10)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"history": 0}, "the history is 0"),
+        ({"history": True}, "the history is True"),
+        ({"history": "some"}, "the history is 'some'"),
+        ({"history": 1, "label_rate": 0.0}, "label rate is 0.0"),
+        ({"history": 1, "label_rate": 1.5}, "label rate is 1.5"),
+        ({"history": 1, "mode": "other"}, "no mode 'other'"),
+        ({"history": 1, "first": 9}, "the graph ends at 3"),
+        ({"history": "auto"}, "no edges before"),
+    ],
+)
+def test_bad_arguments(arguments: dict[str, Any], message: str) -> None:
+    graph = timeline([0, 1, 2, 3], ["x"] * 4)
+    with pytest.raises(InputError, match=message):
+        list(tasks(graph, **arguments))
+
+
+def test_a_graph_of_one_time_has_no_tasks() -> None:
+    with pytest.raises(InputError, match="all vertices have one time"):
+        list(tasks(timeline([3, 3]), 1))
+
+
+def test_a_task_outside_of_the_graph() -> None:
+    with pytest.raises(InputError, match="no vertices at time 7"):
+        Task(timeline([0, 1]), 7, 1)
+    with pytest.raises(InputError, match="no vertices at time 3"):
+        Task(timeline([0, 1]), 3, 1)
+
+
+@pytest.mark.parametrize("mode", ["transductive", "inductive"])
+def test_the_coming_task_has_all_to_learn_from_and_nothing_to_decide(mode: str) -> None:
+    coming = Task(timeline([0, 1, 1]), 2, 1, mode)
+    assert coming.targets.tolist() == Task(timeline([0, 1, 1, 2]), 2, 1, "inductive").targets.tolist()
+    assert len(coming.test_ids) == len(coming.truth) == len(coming.never_before) == 0
+
+
+@pytest.mark.parametrize(
+    ("history", "level"), [(1, 25), (2, 25), (3, 50), (4, 50), (5, 75), (7, 75), (8, 100), (None, 100)]
+)
+def test_the_level_is_the_share_of_time_differences_covered(history: int | None, level: int) -> None:
+    # Pairs of neighbours, alone in the world: differences 1, 2, 4 and 8 in equal number; percentiles 1.75, 3, 5 and 8.
+    times, edges = [], []
+    for number, difference in enumerate([1, 2, 4, 8] * 5):
+        times += [10, 10 + difference]
+        edges.append([2 * number, 2 * number + 1])
+    graph = timeline([*times, 30], None, edges)
+    assert Task(graph, 30, history).level == level
+
+
+def test_a_graph_without_classes_has_nothing_new() -> None:
+    assert Task(timeline([0, 1]), 1, 1).never_before.tolist() == [False]

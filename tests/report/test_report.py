@@ -1,0 +1,678 @@
+"""What a report tells, against other ways to compute it; and the page as text."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+from sklearn.calibration import calibration_curve
+from sklearn.feature_extraction.text import TfidfTransformer
+from sklearn.metrics import confusion_matrix, matthews_corrcoef
+
+from evergraph.analysis import drift, tdiff
+from evergraph.datasets import synthetic
+from evergraph.detect import DOC, GDOC
+from evergraph.errors import EvergraphError, InputError
+from evergraph.evaluation.configuration import Configuration
+from evergraph.evaluation.decided import read_decided
+from evergraph.evaluation.metrics import forward_transfer
+from evergraph.evaluation.row import TaskRow
+from evergraph.evaluation.run import RunResult, run
+from evergraph.evaluation.run_folder import RunFolder
+from evergraph.graph.evolving import EvolvingGraph
+from evergraph.learning.learner import LifelongLearner
+from evergraph.learning.task import history_sizes, tasks
+from evergraph.nn import GAT, GraphSAGE
+from evergraph.report.chart_pieces import PALETTE, shortened
+from evergraph.report.html import Safe, data_block, tag
+from evergraph.report.measures import (
+    band_of_share,
+    calibration_of,
+    confusion_of,
+    threshold_curve_of,
+    threshold_of,
+)
+from evergraph.report.of_run import story_of_run
+from evergraph.report.page import page_of, write_page
+from evergraph.report.run_details import command_of
+from evergraph.report.story import (
+    Calibration,
+    ClassTimeline,
+    Confusion,
+    Drift,
+    Missing,
+    Review,
+    Slices,
+    Story,
+    ThresholdCurve,
+    TimeDifferences,
+    Transfer,
+)
+from tests.report import stories
+
+GRAPH = synthetic(vertices=400, times=6, classes=4, new_classes=1, seed=1)
+SMALL = Configuration(GraphSAGE(hidden=8), GDOC(0.7), history=1, steps=25, lr=0.05, first=3)
+SEEDS = [0, 1]
+DECIDED = ("confusion", "calibration", "threshold", "review")
+OF_GRAPH = ("drift", "timeline", "differences")
+
+Part = TypeVar("Part")
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunResult]:
+    """The folder of a run, and its result."""
+    folder = tmp_path_factory.mktemp("runs") / "warm"
+    return folder, run(SMALL, GRAPH, SEEDS, out=folder, name="graphs/mine")
+
+
+@pytest.fixture(scope="module")
+def cold(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunResult]:
+    folder = tmp_path_factory.mktemp("runs") / "cold"
+    return folder, run(dataclasses.replace(SMALL, restart="cold"), GRAPH, SEEDS, out=folder)
+
+
+@pytest.fixture
+def copied(made: tuple[Path, RunResult], tmp_path: Path) -> Path:
+    """A folder to be damaged."""
+    return Path(shutil.copytree(made[0], tmp_path / "run"))
+
+
+def is_a(part: object, kind: type[Part]) -> Part:
+    assert isinstance(part, kind), part
+    return part
+
+
+# --- measures --------------------------------------------------------------------------------------------------------
+
+shares = st.floats(0, 1) | st.sampled_from([0.0, 0.1, 0.3, 0.5, 0.7, 1.0])
+
+
+@given(st.lists(st.tuples(shares, st.booleans()), min_size=1, max_size=60))
+def test_calibration_is_scikit_learns(rows: list[tuple[float, bool]]) -> None:
+    probability, right = (np.array(column) for column in zip(*rows, strict=True))
+    found = is_a(calibration_of(probability, right), Calibration)
+    accuracy, confidence = calibration_curve(
+        np.append(right, [True, False]), np.append(probability, [2, 2]) / 2, n_bins=20
+    )
+    kept = confidence < 0.99  # two that are not ours, for scikit-learn wants both kinds
+    assert [one.accuracy for one in found.bins] == pytest.approx(accuracy[kept].tolist())
+    assert [one.confidence for one in found.bins] == pytest.approx((2 * confidence[kept]).tolist())
+    error = sum(one.count * abs(one.accuracy - one.confidence) for one in found.bins) / len(rows)
+    assert found.error == pytest.approx(error)
+    assert sum(one.count for one in found.bins) == len(rows)
+
+
+@given(st.integers(0, 2**32), st.integers(1, 16), st.integers(1, 300))
+def test_confusion_is_scikit_learns(seed: int, classes: int, n: int) -> None:
+    draw = np.random.default_rng(seed)
+    names = np.array([f"class {number}" for number in range(classes)], object)
+    truth, said = draw.choice(names, n), draw.choice(np.append(names, "unseen"), n)
+    unseen = draw.random(n) < 0.2
+    found = is_a(confusion_of(truth, said, unseen, "a test"), Confusion)
+    assume(len(found.names) > 1)  # scikit-learn warns of a single one
+    known = truth[~unseen].tolist()
+    largest = sorted(set(known), key=lambda name: (-known.count(name), name))[:10]
+    kept = {name: name for name in (*largest, "unseen")}
+    true = [kept.get(name, "other classes") for name in np.where(unseen, "unseen", truth)]
+    decided = [kept.get(name, "other classes") for name in said]
+    assert list(found.names) == [*largest, *(["other classes"] if "other classes" in true + decided else []), "unseen"]
+    assert np.array(found.counts).tolist() == confusion_matrix(true, decided, labels=list(found.names)).tolist()
+
+
+@pytest.mark.parametrize("on", ["probability", "score"])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_threshold_curve_is_what_each_threshold_does(on: Any, seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    unseen = draw.random(80) < 0.3
+    values = np.round(np.clip(draw.normal(0.5, 0.2, 80) + 0.2 * (unseen == (on == "score")), 0, 1), 2)  # with ties
+    found = is_a(threshold_curve_of(values, unseen, on=on, in_force=0.505), ThresholdCurve)
+    assert 0.505 in found.thresholds
+    assert list(found.thresholds) == sorted(found.thresholds)
+    for at, alarms, share, mcc in zip(found.thresholds, found.false_alarms, found.found, found.mcc, strict=True):
+        rejected = [value < at if on == "probability" else value > at for value in values.tolist()]
+        pairs = list(zip(rejected, unseen.tolist(), strict=True))
+        assert share == sum(said and true for said, true in pairs) / unseen.sum()
+        assert alarms == sum(said and not true for said, true in pairs) / (~unseen).sum()
+        assert mcc == pytest.approx(matthews_corrcoef(unseen, rejected), abs=1e-12)
+
+
+def test_the_threshold_is_that_of_the_detector() -> None:
+    p, unseen = np.array([0.9, 0.6, 0.3]), np.array([False, False, True])
+    for detector, axis, in_force in (
+        ({"name": "doc", "threshold": 0.5, "alpha": None}, "Least probability", 0.5),
+        ({"name": "doc", "threshold": 0.5, "alpha": 3.0}, "Score above", 0.0),
+        ({"name": "none"}, "Least probability", None),
+        ({"name": "Mine"}, "Score above", None),
+    ):
+        found = is_a(threshold_of(detector, p, 0.5 - p, unseen), ThresholdCurve)
+        assert found.axis.startswith(axis)
+        assert found.in_force == in_force
+
+
+@given(st.integers(1, 1000), st.floats(0, 1))
+def test_intervals_of_shares_are_wilsons(n: int, share: float) -> None:
+    hits = round(share * n)
+    found = band_of_share(hits / n, n)
+    wanted = binomtest(hits, n).proportion_ci(method="wilson")
+    assert found is not None
+    assert (found.low, found.high) == pytest.approx((wanted.low, wanted.high), abs=1e-12)
+
+
+def test_what_cannot_be_measured_is_missing() -> None:
+    none, nobody = np.array([]), np.array([], bool)
+    assert isinstance(calibration_of(none, nobody), Missing)
+    assert isinstance(confusion_of(none.astype(object), none.astype(object), nobody, ""), Missing)
+    for unseen in (nobody, np.array([True, True]), np.array([False, False])):
+        assert isinstance(threshold_curve_of(np.zeros(len(unseen)), unseen, on="score", in_force=None), Missing)
+    assert band_of_share(math.nan, 5) is None
+    assert band_of_share(0.5, 0) is None
+
+
+# --- what a run keeps ------------------------------------------------------------------------------------------------
+
+
+def test_a_run_keeps_its_decisions(made: tuple[Path, RunResult]) -> None:
+    folder, _ = made
+    files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet"))
+    assert files == [f"decisions/seed-{seed}/{time}.parquet" for seed in SEEDS for time in (3, 4, 5)]
+    learner = LifelongLearner(GraphSAGE(hidden=8), GDOC(0.7), steps=25, lr=0.05, seed=1)
+    said, hidden, columns = 0, 0, list(GRAPH.features.columns)  # type: ignore[union-attr]
+    for task in tasks(GRAPH, 1, first=3):
+        decisions = learner.adapt(task).predict(task)
+        path = folder / "decisions" / "seed-1" / f"{task.time}.parquet"
+        found = read_decided(path.read_bytes(), path)
+        assert found.ids == list(decisions.ids)
+        for name in ("best", "rejected", "score", "probability"):
+            assert (getattr(found, name) == getattr(decisions, name)).all(), name
+        assert found.truth.tolist() == task.truth.tolist()
+        assert found.unseen.tolist() == [name not in learner.classes_ for name in task.truth]
+        before = {GRAPH.labels[row] for row in range(len(GRAPH)) if GRAPH.times[row] < task.time}
+        assert found.never_before.tolist() == [name not in before for name in task.truth]
+        described = [row for row, words in enumerate(found.words) if words is not None]
+        rejected = np.flatnonzero(found.rejected)
+        assert sorted(described) == sorted(rejected[np.argsort(-found.score[rejected], kind="stable")][:25])
+        start = int(np.searchsorted(GRAPH.times, task.time))
+        adjacency = GRAPH.adjacency.toarray()
+        for row in described:
+            near = [at for at in np.flatnonzero(adjacency[start + row]) if GRAPH.times[at] == task.time - 1]
+            classes = [GRAPH.labels[at] for at in near]
+            counts = {name: classes.count(name) for name in classes}
+            # Those of the same time have labels in the graph, but nobody knew them when it was decided.
+            beside = sum(GRAPH.times[at] == task.time for at in np.flatnonzero(adjacency[start + row]))
+            told = found.neighbours[row] or ()
+            assert dict(told) == counts | ({"no label": beside} if beside else {})
+            hidden += beside
+            in_order = sorted(counts, key=lambda name: (-counts[name], name))
+            assert [name for name, _ in told] == [*in_order, *(["no label"] if beside else [])]
+        said += len(described)
+        known = GRAPH.up_to(task.time).inputs("counts").toarray()  # type: ignore[union-attr]
+        weights = TfidfTransformer().fit(known).transform(known).toarray()
+        for row in described:
+            ours = [columns.index(word) for word in found.words[row] or ()]
+            assert len(ours) == min(8, np.count_nonzero(known[start + row]))
+            assert weights[start + row, ours] == pytest.approx(-np.sort(-weights[start + row])[: len(ours)])
+    assert said > 10
+    assert hidden > 0
+
+
+def test_labels_that_are_not_there_are_null(tmp_path: Path) -> None:
+    ids = GRAPH.ids[-20:]
+    graph = GRAPH.relabel(list(ids), [None] * 20)
+    run(SMALL, graph, [0], out=tmp_path / "r")
+    path = tmp_path / "r" / "decisions" / "seed-0" / "5.parquet"
+    found = read_decided(path.read_bytes(), path)
+    assert int((~found.labelled).sum()) == 20
+    assert not found.unseen[~found.labelled].any()
+    slices = is_a(story_of_run(tmp_path / "r").slices, Slices)
+    assert slices.rows[-1].vertices - slices.rows[-1].labelled == 20
+
+
+def test_replace_clears_what_was_kept_and_more_seeds_add_to_it(copied: Path) -> None:
+    (copied / "decisions" / "seed-7").mkdir()
+    run(dataclasses.replace(SMALL, steps=1), GRAPH, [4], out=copied, replace=True)
+    assert [path.name for path in (copied / "decisions").iterdir()] == ["seed-4"]
+    assert json.loads((copied / "graph.json").read_text())["name"] is None
+    run(dataclasses.replace(SMALL, steps=1), GRAPH, [5], out=copied)
+    assert {path.name for path in (copied / "decisions").iterdir()} == {"seed-4", "seed-5"}
+
+
+@pytest.mark.parametrize("method", ["append", "keep_decisions"])
+def test_a_run_that_is_stopped_has_the_same_decisions_in_the_end(
+    made: tuple[Path, RunResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """Before the row of a task is there, and before its decisions are."""
+    real, calls = getattr(RunFolder, method), iter(range(100))
+
+    def stop(self: RunFolder, *args: Any) -> None:
+        if next(calls) == 1:
+            raise KeyboardInterrupt
+        real(self, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, method, stop)
+        with pytest.raises(KeyboardInterrupt):
+            run(SMALL, GRAPH, SEEDS, out=tmp_path)
+    assert (tmp_path / "decisions" / "seed-0" / "4.parquet").exists() == (method == "append")
+    run(SMALL, GRAPH, SEEDS, out=tmp_path, name="graphs/mine")
+    for path in made[0].rglob("*.parquet"):
+        again = tmp_path / path.relative_to(made[0])
+        assert repr(vars(read_decided(again.read_bytes()))) == repr(vars(read_decided(path.read_bytes())))
+
+
+# --- the story of a run ----------------------------------------------------------------------------------------------
+
+
+def test_headlines_and_slices_are_those_of_the_run(made: tuple[Path, RunResult]) -> None:
+    folder, result = made
+    story = story_of_run(folder)
+    summary, means = result.summary(), result.tasks()
+    assert story.title == "mine"
+    for headline, name in zip(
+        story.headlines, ("accuracy", "id_accuracy", "mcc", "open_f1", "auroc", "seconds"), strict=True
+    ):
+        assert headline.value == pytest.approx(summary[name]["mean"])
+        assert headline.half == pytest.approx(summary[name]["ci95"])
+    slices = is_a(story.slices, Slices)
+    moved = drift(GRAPH)
+    assert [row.time for row in slices.rows] == ["3", "4", "5"]
+    for row, task, rows in zip(slices.rows, means, zip(*result.rows.values(), strict=True), strict=True):
+        assert row.vertices == task["test_vertices"]
+        assert row.accuracy is not None
+        assert row.accuracy.mean == pytest.approx(task["accuracy"])
+        assert row.rejected is not None
+        assert row.rejected.mean == pytest.approx(task["rejected"])
+        assert row.unseen == pytest.approx(task["unseen"] / task["vertices"])
+        assert row.open_f1 == pytest.approx(task["open_f1"])
+        assert row.mcc == (pytest.approx(task["mcc"]) if task["unseen"] else None)
+        assert row.drift == moved.consecutive[moved.times.tolist().index(int(row.time))]
+        values = np.array([one.scores.accuracy for one in rows])
+        half = 12.706204736 * values.std(ddof=1) / math.sqrt(2)
+        assert row.accuracy.low == pytest.approx(max(0, values.mean() - half))
+        assert row.accuracy.high == pytest.approx(min(1, values.mean() + half))
+
+
+def test_parts_of_the_decisions_agree_with_the_scores(made: tuple[Path, RunResult]) -> None:
+    folder, result = made
+    story = story_of_run(folder)
+    scores = [row.scores for rows in result.rows.values() for row in rows]
+    assert all(0.05 < one.rejected < 0.95 for one in scores), "else there is little to compare"
+    confusion = np.array(is_a(story.confusion, Confusion).counts)
+    assert confusion.sum() == sum(one.vertices for one in scores)
+    assert confusion[-1, -1] == sum(one.confusion.tp for one in scores)
+    assert confusion[:-1, -1].sum() == sum(one.confusion.fp for one in scores)
+    curve = is_a(story.threshold, ThresholdCurve)
+    assert curve.in_force == 0.7
+    at = curve.thresholds.index(0.7)
+    total = sum((one.confusion for one in scores), type(scores[0].confusion)())
+    assert curve.mcc[at] == pytest.approx(total.mcc)
+    assert curve.false_alarms[at] == pytest.approx(total.false_alarm_rate)
+    calibration = is_a(story.calibration, Calibration)
+    hits = sum(round(one.accuracy * one.count) for one in calibration.bins)
+    assert hits == sum(round(one.accuracy * one.vertices) for one in scores)
+    review = is_a(story.review, Review)
+    last = read_decided((folder / "decisions" / "seed-0" / "5.parquet").read_bytes())
+    assert [row.score for row in review.rows] == sorted(last.score[last.rejected].tolist(), reverse=True)[:25]
+    assert f"{int(last.rejected.sum())} vertices are held to be unseen at 5 under seed 0" in review.which
+
+
+def test_parts_of_the_graph_are_those_of_the_graph(made: tuple[Path, RunResult]) -> None:
+    story = story_of_run(made[0])
+    moved, found = drift(GRAPH), is_a(story.drift, Drift)
+    assert list(found.times) == [str(time) for time in moved.times]
+    assert found.first == "3"
+    assert list(found.step)[1:] == moved.consecutive.tolist()[1:]
+    assert list(found.total)[1:] == moved.cumulative.tolist()[1:]
+    timeline = is_a(story.timeline, ClassTimeline)
+    for line in timeline.classes:
+        times = [time for time, name in zip(GRAPH.times.tolist(), GRAPH.labels, strict=True) if name == line.name]
+        assert (line.first, line.last) == (str(min(times)), str(max(times)))
+        assert list(line.counts) == [times.count(int(time)) for time in timeline.times]
+    differences = is_a(story.differences, TimeDifferences)
+    exact = tdiff(GRAPH.up_to(2), 2)
+    assert list(differences.shares) == pytest.approx(exact.distribution[: len(differences.shares)].tolist())
+    assert sum(differences.shares) == pytest.approx(1)
+    assert dict(differences.sizes) == history_sizes(GRAPH, 3)
+    assert (differences.history, differences.before) == (1, "3")
+
+
+def test_forward_transfer(made: tuple[Path, RunResult], cold: tuple[Path, RunResult]) -> None:
+    transfer = is_a(story_of_run(made[0], cold[0]).transfer, Transfer)
+    warm, fresh = (
+        [[row.scores.accuracy for row in rows] for rows in result.rows.values()] for _, result in (made, cold)
+    )
+    assert transfer.value == pytest.approx(forward_transfer(warm, fresh))
+    assert list(transfer.gains) == pytest.approx((np.mean(warm, 0) - np.mean(fresh, 0)).tolist())
+    per_seed = [forward_transfer([one], [other]) for one, other in zip(warm, fresh, strict=True)]
+    assert transfer.half == pytest.approx(12.706204736 * abs(per_seed[0] - per_seed[1]) / 2)
+    assert transfer.against == "Compared with the run cold: restart is cold there and warm here."
+    assert "--restart cold" in is_a(story_of_run(made[0]).transfer, Missing).reason
+
+
+def test_the_command_does_the_same_again(made: tuple[Path, RunResult], command: Any, tmp_path: Path) -> None:
+    GRAPH.save(tmp_path / "g")
+    told = command_of(made[1].configuration, str(tmp_path / "g"), SEEDS)
+    assert told is not None
+    code, out, _ = command(*told.split()[1:], "--json")
+    assert code == 0
+    assert json.loads(out)["configuration"] == made[1].configuration
+    assert json.loads(out)["accuracy"] == made[1].summary()["accuracy"]
+    described = Configuration(GAT()).described(GRAPH.axis)
+    assert command_of(described, "g", [0]) is None  # its heads have no option
+
+
+def test_a_detector_with_a_threshold_for_each_class(tmp_path: Path) -> None:
+    result = run(dataclasses.replace(SMALL, detector=DOC(0.4, alpha=3.0)), GRAPH, [0], out=tmp_path)
+    curve = is_a(story_of_run(tmp_path).threshold, ThresholdCurve)
+    assert curve.axis.startswith("Score")
+    total = sum((row.scores.confusion for row in result.rows[0]), type(result.rows[0][0].scores.confusion)())
+    assert curve.mcc[curve.thresholds.index(0.0)] == pytest.approx(total.mcc)
+
+
+# --- what is missing or wrong ----------------------------------------------------------------------------------------
+
+
+def test_a_run_of_an_earlier_version_says_what_is_missing(copied: Path) -> None:
+    shutil.rmtree(copied / "decisions")
+    (copied / "graph.json").unlink()
+    story = story_of_run(copied)
+    assert story.title == "run"
+    for name in (*DECIDED, *OF_GRAPH):
+        assert "--replace" in is_a(getattr(story, name), Missing).reason, name
+    assert isinstance(story.slices, Slices)
+    assert page_of(story).count('class="missing"') == len((*DECIDED, *OF_GRAPH)) + 1  # and forward transfer
+
+
+def test_decisions_that_are_missing_in_part_are_not_told_in_part(copied: Path) -> None:
+    (copied / "decisions" / "seed-1" / "4.parquet").unlink()
+    story = story_of_run(copied)
+    assert "for 1 of 6" in is_a(story.confusion, Missing).reason
+    assert isinstance(story.drift, Drift)
+
+
+def test_an_unfinished_run_is_told_as_far_as_it_is(copied: Path) -> None:
+    lines = (copied / "results.jsonl").read_text().splitlines(keepends=True)
+    (copied / "results.jsonl").write_text("".join(lines[:5]) + lines[5][:40])
+    kept = (copied / "results.jsonl").read_bytes()
+    story = story_of_run(copied)
+    assert story.notes == ("Left out, for it has fewer tasks than others: seed 1.",)
+    assert (copied / "results.jsonl").read_bytes() == kept
+    (copied / "results.jsonl").write_text("".join(lines[:2]))
+    story = story_of_run(copied)
+    assert story.notes == ("The run is not finished: 2 of 3 tasks are done.",)
+    assert all(headline.half is None for headline in story.headlines)
+    assert "Wilson" in is_a(story.slices, Slices).intervals
+    page_of(story)
+
+
+def test_runs_without_labels_edges_or_rejections(tmp_path: Path) -> None:
+    rows = range(60)
+    graph = EvolvingGraph.build(
+        {
+            "id": list(rows),
+            "time": [1 + row // 20 for row in rows],
+            "label": ["xy"[row % 2] if row < 40 else None for row in rows],
+            "text": ["xy"[row % 2] + " words" for row in rows],
+        }
+    )
+    run(Configuration(history=1, steps=1, first=3, detector=DOC(0.0)), graph, [0], out=tmp_path)
+    story = story_of_run(tmp_path)
+    for part in (story.confusion, story.calibration, story.threshold, story.differences, story.review):
+        assert isinstance(part, Missing)
+    assert is_a(story.slices, Slices).rows[0].accuracy is None
+    assert story.headlines[0].value is None
+    page_of(story)
+
+
+def nothing(folder: Path) -> None:
+    shutil.rmtree(folder)
+
+
+def a_file(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.write_text("")
+
+
+def no_run(folder: Path) -> None:
+    (folder / "run.json").unlink()
+
+
+def no_rows(folder: Path) -> None:
+    (folder / "results.jsonl").unlink()
+
+
+def spoilt(name: str, text: str) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        (folder / name).write_text(text)
+
+    return spoil
+
+
+def other_decisions(folder: Path) -> None:
+    shutil.copy(folder / "decisions" / "seed-0" / "3.parquet", folder / "decisions" / "seed-0" / "5.parquet")
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (nothing, "there is no such folder"),
+        (a_file, "this is a file, not a folder"),
+        (no_run, "not the folder of a run"),
+        (no_rows, "no finished task yet"),
+        (spoilt("results.jsonl", "nonsense\n"), "results.jsonl, line 1: this is no row of a run"),
+        (spoilt("run.json", "{}"), "not the file of a run"),
+        (spoilt("run.json", '{"format": "evergraph run", "format_version": 9}'), "format version 9"),
+        (spoilt("graph.json", "[]"), "not what a run keeps of its graph"),
+        (spoilt("graph.json", '{"tasks": [3, 4, 5]}'), "not what a run keeps of its graph"),
+        (spoilt("decisions/seed-0/4.parquet", "PAR1"), "no decisions of a run, or they are damaged"),
+        (other_decisions, "do not fit the results"),
+    ],
+)
+def test_bad_input_is_told_and_nothing_is_written(
+    copied: Path, tmp_path: Path, command: Any, damage: Callable[[Path], None], told: str
+) -> None:
+    damage(copied)
+    out = tmp_path / "page.html"
+    code, text, err = command("report", copied, "--out", out)
+    assert (code, text) == (2, "")
+    assert told in err
+    assert "To fix it" in err
+    assert not out.exists()
+
+
+def test_a_run_that_cannot_be_compared_is_refused(made: tuple[Path, RunResult], tmp_path: Path) -> None:
+    run(SMALL, GRAPH.relabel([GRAPH.ids[0]], ["other"]), [0], out=tmp_path / "graph")
+    run(dataclasses.replace(SMALL, first=4), GRAPH, [0], out=tmp_path / "tasks")
+    with pytest.raises(InputError, match="another graph"):
+        story_of_run(made[0], tmp_path / "graph")
+    with pytest.raises(InputError, match="other tasks"):
+        story_of_run(made[0], tmp_path / "tasks")
+
+
+# --- the page --------------------------------------------------------------------------------------------------------
+
+
+class Reader(HTMLParser):
+    """What a browser would take for scripts, attributes and text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scripts: list[tuple[dict[str, str | None], str]] = []
+        self.texts: list[str] = []
+        self.attributes: list[tuple[str, str, str | None]] = []
+        self.ids: list[str | None] = []
+        self._in: dict[str, str | None] | None = None
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.attributes += [(tag, name, value) for name, value in attrs]
+        self.ids += [value for name, value in attrs if name == "id"]
+        self._in = dict(attrs) if tag == "script" else None
+
+    def handle_data(self, data: str) -> None:
+        if self._in is not None:
+            self.scripts.append((self._in, data))
+            self._in = None
+        else:
+            self.texts.append(data)
+
+
+def read(story: Story) -> Reader:
+    reader = Reader()
+    reader.feed(page_of(story))
+    return reader
+
+
+@pytest.mark.parametrize("name", ["ordinary", "hostile", "empty", "single"])
+def test_the_page_is_complete_and_harmless(name: str) -> None:
+    story = getattr(stories, name)()
+    reader = read(story)
+    kinds = [attrs.get("type") for attrs, _ in reader.scripts]
+    assert kinds.count(None) == 1, "one script, ours"
+    assert kinds.count("application/gzip") == (name != "empty"), "where there are charts"
+    for attrs, text in reader.scripts:
+        assert "alert(" not in text or attrs.get("type") == "application/json"
+        if attrs.get("type") == "application/json":
+            json.loads(text)
+    for tag_name, attribute, value in reader.attributes:
+        assert not attribute.startswith("on"), (tag_name, attribute)
+        assert attribute not in ("src", "srcset", "action"), (tag_name, attribute)
+        assert attribute != "href" or (value or "").startswith("#")
+    assert len(reader.ids) == len(set(reader.ids))
+    links = {value[1:] for _, attribute, value in reader.attributes if attribute == "href" and value}
+    assert links <= set(reader.ids)
+    policy = next(
+        value for _, attribute, value in reader.attributes if attribute == "content" and "default-src" in (value or "")
+    )
+    assert policy is not None
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe-inline" not in policy.split("style-src")[0]
+    assert story.title in reader.texts
+    if name == "empty":
+        assert sum("There is none of it" in text for text in reader.texts) == 11
+
+
+def test_every_number_is_in_a_table() -> None:
+    texts = set(read(stories.ordinary()).texts)
+    story = stories.ordinary()
+    for row in is_a(story.slices, Slices).rows:
+        assert {row.time, f"{row.vertices}", f"{100 * (row.unseen or 0):.1f}\u00a0%"} <= texts
+    for line in is_a(story.timeline, ClassTimeline).classes:
+        assert {line.name, line.first, f"{sum(line.counts):,}"} <= texts
+    for counts in is_a(story.confusion, Confusion).counts:
+        assert {f"{count:,}" for count in counts} <= texts
+    for one in is_a(story.calibration, Calibration).bins:
+        assert f"{100 * one.confidence:.1f}\u00a0%" in texts
+    for review in is_a(story.review, Review).rows:
+        assert {review.id, review.best} <= texts
+    assert {"76.5\u00a0%", " ± 1.2", "12,345.6\u00a0s", "12,345"} <= texts
+
+
+def test_the_same_story_gives_the_same_bytes_and_not_too_many() -> None:
+    code = (
+        "import sys, hashlib; from tests.report import stories; from evergraph.report.page import page_of\n"
+        "page = page_of(stories.ordinary()).encode(); slow = {'torch', 'plotly.graph_objs', 'pyarrow', 'matplotlib'}\n"
+        "assert not slow & {*sys.modules}; sys.stdout.write(hashlib.sha256(page).hexdigest() + ' ' + str(len(page)))"
+    )
+    root = Path(__file__).parents[2]
+    seen = {
+        subprocess.run([sys.executable, "-c", code], cwd=root, check=True, capture_output=True, text=True).stdout
+        for _ in range(2)
+    }
+    assert len(seen) == 1
+    assert 1_000_000 < int(seen.pop().split()[1]) < 3_000_000
+
+
+def test_a_story_is_plain() -> None:
+    again = json.loads(stories.hostile().to_json())
+    assert again["slices"]["rows"][0]["accuracy"]["mean"] == 0.5
+    assert again["review"]["rows"][0]["id"] == f"vertex 0 {stories.ATTACK}"
+    with pytest.raises(ValueError, match="JSON"):
+        dataclasses.replace(stories.ordinary(), headlines=(math.nan,)).to_json()  # type: ignore[arg-type]
+
+
+@given(st.text(max_size=40), st.text(max_size=40))
+def test_any_text_is_escaped(text: str, attribute: str) -> None:
+    reader = Reader()
+    reader.feed(tag("p", text, title=attribute) + data_block("x", "application/json", json.dumps([text, attribute])))
+    (_, block) = reader.scripts[0]
+    assert json.loads(block) == [text, attribute]
+    assert "".join(reader.texts).replace("\r\n", "\n").replace("\r", "\n") == text.replace("\r\n", "\n").replace(
+        "\r", "\n"
+    )
+    assert [(name, key) for name, key, _ in reader.attributes] == [("p", "title"), ("script", "type"), ("script", "id")]
+    assert tag("p", Safe("<b>")) == "<p><b></p>"
+
+
+@given(st.text(max_size=60), st.integers(5, 40))
+def test_names_are_cut_in_the_middle(text: str, longest: int) -> None:
+    short = shortened(text, longest)
+    assert len(short) == min(len(text), longest)
+    assert short == text or (text.startswith(short.split("…")[0]) and "…" in short)
+
+
+def test_every_colour_of_a_chart_is_in_the_style() -> None:
+    page = page_of(stories.ordinary())
+    used = set(re.findall(r"var\((--[a-z-]+)\)", page))
+    defined = set(re.findall(r"(--[a-z-]+):", page))
+    assert used <= defined
+    assert {f"--{name}" for name in PALETTE} <= defined
+
+
+# --- the command -----------------------------------------------------------------------------------------------------
+
+
+def test_the_command_writes_a_page(
+    made: tuple[Path, RunResult], cold: tuple[Path, RunResult], tmp_path: Path, command: Any
+) -> None:
+    out = tmp_path / "new" / "page.html"
+    code, text, err = command("report", made[0], "--against", cold[0], "--out", out, "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(text) == {"out": str(out), "bytes": out.stat().st_size}
+    assert out.read_text(encoding="utf-8") == page_of(story_of_run(made[0], cold[0]))
+    assert [path.name for path in out.parent.iterdir()] == ["page.html"]
+    code, text, _ = command("report", made[0], "--out", out)
+    assert (code, text) == (0, f"{out} ({out.stat().st_size / 1e6:.1f} MB)\n")
+    assert command("report", made[0], "--out", out, "--quiet") == (0, "", "")
+
+
+def test_where_a_page_cannot_be_written(made: tuple[Path, RunResult], tmp_path: Path, command: Any) -> None:
+    code, _, err = command("report", made[0], "--out", tmp_path)
+    assert code == 2
+    assert "this is a folder, not a file" in err
+    for name in ("precious.csv", "precious", "html"):
+        (tmp_path / name).write_text("mine")
+        code, _, err = command("report", made[0], "--out", tmp_path / name)
+        assert code == 2
+        assert "let its name end in .html or .htm" in err
+        assert (tmp_path / name).read_text() == "mine"
+    assert command("report", made[0], "--out", tmp_path / "page.HTM", "--quiet")[0] == 0
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EvergraphError, match="could not be written"):
+        write_page("page", tmp_path / "file" / "page.html")
+
+
+def test_the_default_is_report_html(
+    made: tuple[Path, RunResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert command("report", made[0], "--quiet")[0] == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+    assert command("report", made[0], "--quiet", "--out", "deep/er.html")[0] == 0
+    row = TaskRow.from_dict(json.loads((made[0] / "results.jsonl").read_text().splitlines()[0]))
+    assert f"{row.test_vertices}" in read(story_of_run(made[0])).texts
