@@ -28,7 +28,7 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def shared_data() -> Callable[[str], Path]:
     """Folder of a real data set by its name; a test that needs one that is not there is skipped."""
-    beside = Path(__file__).parents[2] / "shared" / "data"
+    beside = Path(__file__).parents[1] / "shared" / "data"
     root = Path(os.environ.get("EVERGRAPH_DATA") or beside)
 
     def folder(name: str) -> Path:
