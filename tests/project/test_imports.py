@@ -4,8 +4,8 @@ import ast
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
@@ -37,10 +37,14 @@ def loaded_by(statement: str) -> set[str]:
 @pytest.mark.parametrize(
     ("statement", "forbidden"),
     [
-        ("import evergraph", [*HEAVY, "numpy", "scipy", "evergraph.graph", "evergraph.datasets", "evergraph.analysis"]),
-        ("import evergraph; dir(evergraph)", [*HEAVY, "numpy", "scipy"]),
-        ("import evergraph.graph", HEAVY),
-        ("from evergraph import UNSEEN, ClassRegistry, EvolvingGraph, InputError, Window", HEAVY),
+        (
+            "import evergraph; dir(evergraph)",
+            [*HEAVY, "numpy", "scipy", "evergraph.graph", "evergraph.datasets", "evergraph.analysis"],
+        ),
+        (
+            "import evergraph.graph; from evergraph import UNSEEN, ClassRegistry, EvolvingGraph, InputError, Window",
+            HEAVY,
+        ),
         ("from evergraph import Task, tasks, Decisions, evaluate, metrics", HEAVY),
         ("import evergraph.analysis.tdiff", ["torch"]),
         ("import evergraph.presentation", HEAVY),
@@ -60,6 +64,31 @@ def test_opening_a_graph_and_looking_through_a_window_needs_no_arrow(tmp_path: P
     assert loaded_by(statement).isdisjoint(HEAVY)
 
 
+def run_and_list(*arguments: object) -> str:
+    """A statement that runs the command line without its output."""
+    return (
+        f"import contextlib, io, sys; sys.argv = {['evergraph', *map(str, arguments)]!r}\n"
+        "from evergraph.cli import main\n"
+        "with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):\n    main()"
+    )
+
+
+def test_help_loads_nothing_heavy() -> None:
+    assert loaded_by(run_and_list("--help")).isdisjoint(set(HEAVY) - {"typer", "rich"})
+
+
+@pytest.mark.xfail(strict=False, reason="until the store is SQLite")
+def test_looking_at_a_workspace_needs_neither_torch_nor_pandas(
+    tmp_path: Path, command: Callable[..., tuple[int, str, str]]
+) -> None:
+    vertices = {"id": list("abcd"), "time": [1, 1, 2, 2], "label": list("xyxy"), "text": ["one", "two", "one", "two"]}
+    evergraph.EvolvingGraph.build(vertices, [("a", "c")]).save(tmp_path / "graph")
+    code, _, error = command("ws", "init", tmp_path / "ws", "--graph", tmp_path / "graph", "--steps", 1)
+    assert code == 0, error
+    for look in ("status", "log", "scores"):
+        assert loaded_by(run_and_list("ws", look, tmp_path / "ws")).isdisjoint({"torch", "pandas", "pyarrow"}), look
+
+
 def test_every_public_name_can_be_imported() -> None:
     for name in evergraph.__all__:
         assert getattr(evergraph, name) is not None
@@ -68,110 +97,82 @@ def test_every_public_name_can_be_imported() -> None:
         _ = evergraph.nothing
 
 
-# --- who may know whom -----------------------------------------------------------------------------------------------
+# --- the import rule -------------------------------------------------------------------------------------------------
+
+# A package or module imports itself and what stands before it in this list, nothing else.
+ORDER = [
+    *("errors", "compiled", "presentation", "names", "storage", "graph", "datasets", "analysis", "inputs", "nn"),
+    *("detect", "learning", "evaluation", "workspace", "report", "cli"),
+]
+TOP = {"__init__", "__main__"}  # these may import everything
+EXCEPTIONS = {  # file -> what it still imports against the rule
+    "inputs/slice_context.py": {"learning"},
+    "detect/check.py": {"learning"},
+    "evaluation/compare_views.py": {"evergraph_paper"},
+}
 
 
-def imports_of(path: Path) -> set[str]:
-    """The modules of this package that a file imports, at its head or inside a function."""
+def imported_by(source: str, path: Path) -> set[str]:
+    """The full names of all modules and names that a file under ``ROOT`` imports, also inside functions."""
     package = list(path.relative_to(ROOT.parent).parent.parts)
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             module = ".".join([*base, *([node.module] if node.module else [])])
             found |= {module} | {f"{module}.{alias.name}" for alias in node.names}
-    return {name for name in found if name.split(".")[0] == "evergraph"}
+    return found
 
 
-def rooms_of(path: Path) -> set[str]:
-    """The rooms (folders and single files of the package) whose modules a file imports."""
-    names = {name.split(".")[1] for name in imports_of(path) if "." in name}
-    return {name for name in names if (ROOT / name).is_dir() or (ROOT / f"{name}.py").exists()}
+def violations(source: str, path: Path) -> set[str]:
+    """What a file imports although it stands later in the list (or is not part of the product at all)."""
+    part = path.relative_to(ROOT).parts[0].removesuffix(".py")
+    imported = [name.split(".") for name in imported_by(source, path)]
+    wrong = {"evergraph_paper"} & {words[0] for words in imported}
+    if part in TOP:
+        return wrong
+    for words in imported:
+        if words[0] == "evergraph" and len(words) > 1:
+            if words[1] in ORDER:
+                wrong |= {words[1]} if ORDER.index(words[1]) > ORDER.index(part) else set()
+            elif words[1] in evergraph.__all__:  # names at the top of the package stand for modules of any package
+                wrong.add(f"evergraph.{words[1]}")
+    return wrong
 
 
-def files_in(room: str) -> list[Path]:
-    folder = ROOT / room
-    return sorted(folder.rglob("*.py")) if folder.is_dir() else [ROOT / f"{room}.py"]
+def test_the_list_names_every_package_and_module() -> None:
+    here = {path.stem for path in ROOT.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert here - TOP <= set(ORDER)
+
+
+def test_imports_point_up_the_list_only() -> None:
+    found = {
+        str(path.relative_to(ROOT)): wrong
+        for path in sorted(ROOT.rglob("*.py"))
+        if (wrong := violations(path.read_text(encoding="utf-8"), path))
+    }
+    assert {file: wrong for file, wrong in found.items() if not wrong <= EXCEPTIONS.get(file, set())} == {}
+
+
+def test_the_graph_does_not_know_torch_except_in_its_bridge() -> None:
+    for path in ROOT.joinpath("graph").rglob("*.py"):
+        names = {name.split(".")[0] for name in imported_by(path.read_text(encoding="utf-8"), path)}
+        assert path.name == "interop.py" or names.isdisjoint({"torch", "torch_geometric"}), path
 
 
 @pytest.mark.parametrize(
-    ("room", "may_know"),
+    ("statement", "wrong"),
     [
-        ("errors", set()),
-        ("files", {"errors"}),
-        ("sealed", set()),
-        ("compiled", set()),
-        ("classes", {"errors"}),
-        ("graph", {"errors", "files", "classes"}),
-        ("datasets", {"errors", "classes", "graph"}),
-        ("presentation", {"errors"}),
-        ("analysis", {"errors", "classes", "compiled", "graph", "presentation"}),
-        ("metrics", {"errors", "classes"}),
-        ("nn", {"errors", "compiled"}),
-        ("detect", {"errors", "classes", "compiled", "graph", "task"}),
-        ("explain", {"graph"}),
-        ("groups", {"errors", "compiled", "graph", "detect"}),
-        ("task", {"errors", "graph", "analysis"}),
-        ("vocabulary", {"errors", "graph"}),
-        ("decisions", {"errors", "classes", "graph", "metrics", "task"}),
-        ("rates", {"nn", "detect"}),
-        ("describe", {"errors", "nn", "detect"}),
-        ("settings", {"errors"}),
-        ("training", {"errors", "nn", "detect"}),
-        ("hindsight", {"classes", "detect", "task", "learner"}),
-        (
-            "learner",
-            {
-                *("errors", "classes", "graph", "nn", "detect", "task", "hindsight", "vocabulary", "decisions"),
-                *("rates", "settings", "training", "checkpoint"),
-            },
-        ),
-        ("checkpoint", {"errors", "files", "sealed", "nn", "detect", "describe", "vocabulary", "learner"}),
-        (
-            "workspace",
-            {
-                *("errors", "files", "sealed", "classes", "graph", "datasets", "analysis", "metrics", "nn", "detect"),
-                *("explain", "groups", "task", "training", "learner", "checkpoint"),
-            },
-        ),
-        (
-            "report",
-            {"errors", "files", "classes", "presentation", "metrics", "nn", "detect", "experiments", "workspace"},
-        ),
+        ("import evergraph.datasets.tables as t", {"datasets"}),
+        ("from ..analysis import profile", {"analysis"}),
+        ("from .. import cli", {"cli"}),
+        ("from evergraph import load", {"evergraph.load"}),
+        ("def f():\n    from evergraph.report import page", {"report"}),
+        ("from evergraph_paper.plan import grid", {"evergraph_paper"}),
+        ("from evergraph import errors\nfrom evergraph.storage import files\nfrom .window import Window", set()),
     ],
 )
-def test_rooms_know_only_the_rooms_below_them(room: str, may_know: set[str]) -> None:
-    assert files_in(room)
-    for path in files_in(room):
-        # The names at the top of the package stand for modules of all rooms, so no room but the top may use them.
-        assert rooms_of(path) <= {room} | may_know, path
-        top = imports_of(path) & {f"evergraph.{name}" for name in evergraph.__all__ if not (ROOT / name).is_dir()}
-        assert not top, path
-
-
-def test_only_the_command_knows_the_command() -> None:
-    for path in ROOT.rglob("*.py"):
-        if path.relative_to(ROOT).parts[0] not in ("cli", "cli.py", "__main__.py"):
-            assert "cli" not in rooms_of(path), path
-
-
-def test_the_graph_knows_nothing_of_torch_but_in_its_bridge() -> None:
-    for path in ROOT.joinpath("graph").rglob("*.py"):
-        if path.name != "interop.py":
-            assert "torch" not in path.read_text(encoding="utf-8").replace("to_pyg", "").split(), path
-
-
-def test_the_rules_see_every_kind_of_import() -> None:
-    path = ROOT / "graph" / "no_such_file.py"
-    source = """
-import evergraph.datasets.download as d
-from ..analysis import profile
-from .. import cli
-def f():
-    from evergraph import load
-"""
-    with mock.patch.object(Path, "read_text", return_value=source):
-        assert {"datasets", "analysis", "cli"} <= rooms_of(path)
-        assert "evergraph.load" in imports_of(path)
+def test_the_rule_sees_every_kind_of_import(statement: str, wrong: set[str]) -> None:
+    assert violations(statement, ROOT / "graph" / "no_such_file.py") == wrong
