@@ -13,7 +13,7 @@ from scipy import sparse
 
 from evergraph.graph import EvolvingGraph, Window
 from evergraph.graph.features import DenseFeatures, SparseFeatures
-from evergraph.graph.strings import Strings
+from evergraph.graph.ids import Strings
 
 NASTY = ["nan", "NA", "None", "null", "007", "7", "1e5", "100000", "-0", " ", "a\0", "é", "e\u0301", "ß", "🦋", "true"]
 WORDS = ["graph", "graphs", "learning", "on", "a", "x2", "naïve", "Über"]

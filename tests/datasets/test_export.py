@@ -10,7 +10,7 @@ import pytest
 from evergraph import EvolvingGraph
 from evergraph.datasets import read_tables, synthetic
 from evergraph.datasets.export import to_tables
-from evergraph.graph.fingerprint import fingerprint
+from evergraph.graph.arrays import fingerprint
 
 GRAPH = synthetic(vertices=120, times=5, classes=3, new_classes=1, seed=2)
 

@@ -28,7 +28,7 @@ from evergraph.evaluation.configuration import Configuration, build_detector, bu
 from evergraph.evaluation.row import TaskRow
 from evergraph.evaluation.run import run
 from evergraph.evaluation.run_folder import RunFolder, open_run
-from evergraph.graph.fingerprint import fingerprint
+from evergraph.graph.arrays import fingerprint
 from evergraph.graph.window import TextMode
 from evergraph.learning.learner import LifelongLearner, Restart
 from evergraph.learning.task import Mode

@@ -17,7 +17,7 @@ from scipy import sparse
 from evergraph import UNSEEN, EvolvingGraph, InputError
 from evergraph.graph.classes import ClassRegistry
 from evergraph.graph.features import DenseFeatures, SparseFeatures, WordCounts
-from evergraph.graph.strings import Strings
+from evergraph.graph.ids import Strings
 from evergraph.graph.times import MAX_SPAN, TimeAxis
 from tests.strategies import Model, Tables, arrays_of, assert_equal, model_of, tables
 

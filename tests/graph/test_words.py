@@ -14,7 +14,7 @@ from scipy import sparse
 from sklearn.feature_extraction.text import TfidfTransformer
 
 from evergraph import EvolvingGraph
-from evergraph.graph.words import count_words, tfidf
+from evergraph.graph.features import count_words, tfidf
 from tests.strategies import Tables, tables, texts
 
 # Letters that existed long ago: newer ones may be unknown to one of the two tables of Unicode that are compared.

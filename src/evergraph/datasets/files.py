@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from evergraph.errors import InputError
-from evergraph.graph.origin import Origin
+from evergraph.graph.columns import Origin
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -6,7 +6,7 @@ from evergraph.datasets._metamath_file import read_metamath
 from evergraph.graph.change import assemble
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.features import WordCounts
-from evergraph.graph.strings import Strings
+from evergraph.graph.ids import Strings
 from evergraph.graph.times import TimeAxis
 
 __all__ = ["metamath"]

@@ -15,8 +15,7 @@ from evergraph.datasets.archive import unpack
 from evergraph.datasets.download import fetch_record
 from evergraph.errors import DownloadError, InputError
 from evergraph.graph import EvolvingGraph
-from evergraph.graph.columns import EdgeColumns, as_features, as_table, vertex_columns
-from evergraph.graph.origin import Origin
+from evergraph.graph.columns import EdgeColumns, Origin, as_features, as_table, vertex_columns
 
 if TYPE_CHECKING:
     from evergraph.graph.features import Features

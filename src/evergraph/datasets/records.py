@@ -14,9 +14,8 @@ from scipy import sparse
 
 from evergraph.datasets.files import open_bytes, reading
 from evergraph.errors import InputError
-from evergraph.graph.columns import EdgeColumns, as_table, vertex_columns
+from evergraph.graph.columns import EdgeColumns, Origin, as_table, vertex_columns
 from evergraph.graph.evolving import EvolvingGraph
-from evergraph.graph.origin import Origin
 
 __all__ = ["read_records"]
 

@@ -13,10 +13,9 @@ from scipy import sparse
 
 from evergraph.errors import InputError
 from evergraph.graph import EvolvingGraph
-from evergraph.graph.columns import EdgeColumns, VertexColumns
+from evergraph.graph.columns import EdgeColumns, Origin, VertexColumns
 from evergraph.graph.features import WordCounts
-from evergraph.graph.origin import Origin
-from evergraph.graph.strings import Strings
+from evergraph.graph.ids import Strings
 from evergraph.graph.times import MAX_SPAN, TimeAxis
 
 __all__ = ["Synthetic", "SyntheticGraph", "synthetic"]

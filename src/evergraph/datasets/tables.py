@@ -16,6 +16,7 @@ import numpy as np
 from evergraph.datasets.files import TableFile, open_table
 from evergraph.graph.columns import (
     EdgeColumns,
+    Origin,
     VertexColumns,
     as_features,
     class_column,
@@ -24,7 +25,6 @@ from evergraph.graph.columns import (
     vertex_columns,
 )
 from evergraph.graph.evolving import EvolvingGraph
-from evergraph.graph.origin import Origin
 from evergraph.graph.times import TimeAxis
 
 if TYPE_CHECKING:

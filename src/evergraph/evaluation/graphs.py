@@ -6,8 +6,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from evergraph.datasets import load
+from evergraph.graph.arrays import fingerprint
 from evergraph.graph.evolving import EvolvingGraph
-from evergraph.graph.fingerprint import fingerprint
 
 __all__ = ["graph_of", "name_of"]
 

@@ -36,8 +36,8 @@ from evergraph.detect.base import State
 from evergraph.errors import EvergraphError, InputError
 from evergraph.evaluation.configuration import Configuration, differences
 from evergraph.evaluation.run import NUMERICS_VERSION
+from evergraph.graph.arrays import fingerprint
 from evergraph.graph.evolving import EvolvingGraph
-from evergraph.graph.fingerprint import fingerprint
 from evergraph.learning.learner import LifelongLearner
 from evergraph.learning.task import Task
 from evergraph.nn import Model

@@ -14,8 +14,8 @@ from evergraph.detect import Detector, Outputs
 from evergraph.detect.base import PAST, State
 from evergraph.errors import InputError
 from evergraph.evaluation.recording import Event, Recording, rehearses
+from evergraph.graph.arrays import fingerprint
 from evergraph.graph.evolving import EvolvingGraph
-from evergraph.graph.fingerprint import fingerprint
 from evergraph.inputs.slice_context import Sight
 from evergraph.learning.decisions import Decisions
 from evergraph.learning.describe import described

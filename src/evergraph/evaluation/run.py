@@ -20,8 +20,8 @@ from evergraph.evaluation.metrics import Summary, over_seeds, summarise
 from evergraph.evaluation.row import TaskRow
 from evergraph.evaluation.run_folder import RunFolder, open_run
 from evergraph.evaluation.scoring import evaluate
+from evergraph.graph.arrays import fingerprint
 from evergraph.graph.evolving import EvolvingGraph
-from evergraph.graph.fingerprint import fingerprint
 from evergraph.learning.checkpoint import MANIFEST as CHECKPOINT
 from evergraph.learning.decisions import Decisions
 from evergraph.learning.learner import LifelongLearner

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,8 +11,8 @@ from numpy.typing import NDArray
 
 from evergraph.graph.adjacency import Adjacency
 from evergraph.graph.evolving import EvolvingGraph
-from evergraph.graph.features import DenseFeatures, Features, SparseFeatures, WordCounts
-from evergraph.graph.strings import Strings
+from evergraph.graph.features import DenseFeatures, Features, SparseFeatures, WordCounts, kind_of
+from evergraph.graph.ids import Strings
 from evergraph.graph.times import TimeAxis
 
 Arrays = dict[str, NDArray[Any]]
@@ -81,6 +82,28 @@ def unsound(graph: EvolvingGraph) -> str | None:
     if isinstance(graph.ids, Strings):
         checks["ids are out of order"] = _is_pointer(graph.ids.offsets, len(graph.ids.data))
     return next((problem for problem, well in checks.items() if not well), None)
+
+
+def fingerprint(graph: EvolvingGraph) -> str:
+    """SHA-256 over all that a run can see of a graph: vertices, times, classes, edges and features.
+
+    What is said about the graph, as its name or source, has no part in it.
+
+    Examples
+    --------
+    >>> one = EvolvingGraph.build({"id": [1, 2], "time": [1, 2]}, about={"name": "one"})
+    >>> two = EvolvingGraph.build({"id": [1, 2], "time": [1, 2]}, about={"name": "two"})
+    >>> three = EvolvingGraph.build({"id": [1, 2], "time": [1, 3]})
+    >>> fingerprint(one) == fingerprint(two), fingerprint(one) == fingerprint(three)
+    (True, False)
+    """
+    found = hashlib.sha256(f"{graph.axis.unit} {graph.axis.step} {kind_of(graph.features)}".encode())
+    for name, array in sorted(to_arrays(graph).items()):
+        # Little-endian: the numbers count, not how a machine keeps them.
+        plain = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+        found.update(f"\n{name} {plain.dtype.str} {plain.shape}\n".encode())
+        found.update(plain.data if plain.size else b"")
+    return found.hexdigest()
 
 
 def _is_pointer(pointer: NDArray[Any], end: int) -> bool:

@@ -16,6 +16,7 @@ from evergraph.graph.adjacency import Adjacency
 from evergraph.graph.classes import extend_names
 from evergraph.graph.columns import (
     EdgeColumns,
+    Origin,
     VertexColumns,
     as_features,
     as_table,
@@ -27,7 +28,6 @@ from evergraph.graph.columns import (
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.features import DenseFeatures, Features, SparseFeatures, kind_of
 from evergraph.graph.ids import Ids
-from evergraph.graph.origin import Origin
 from evergraph.graph.times import TimeAxis, check_span
 
 log = logging.getLogger(__name__)

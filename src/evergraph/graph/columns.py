@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,15 +13,34 @@ from scipy import sparse
 
 from evergraph.errors import InputError
 from evergraph.graph.classes import UNSEEN
-from evergraph.graph.features import DenseFeatures, Features, SparseFeatures
-from evergraph.graph.ids import Ids, at, first_duplicate, take
-from evergraph.graph.origin import Origin
-from evergraph.graph.strings import Strings
+from evergraph.graph.features import DenseFeatures, Features, SparseFeatures, count_words
+from evergraph.graph.ids import Ids, Strings, at, first_duplicate, take
 from evergraph.graph.times import TimeAxis, check_span, choose_axis
-from evergraph.graph.words import count_words
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The file (or the argument) that a table came from.
+
+    Parameters
+    ----------
+    file
+        What an error calls the table: a path, or the name of an argument.
+    line_of
+        The line of a text file on which a row (counted from 0) starts, found only when an error needs it.
+    """
+
+    file: str | Path
+    line_of: Callable[[int], int | None] = lambda _: None
+
+    def fail(self, problem: str, *, fix: str, column: str | None = None, row: int | None = None) -> NoReturn:
+        """Raise an `InputError` that points here; rows are counted from 0 and told from 1."""
+        if row is None:
+            raise InputError(problem, fix=fix, file=self.file, column=column)
+        raise InputError(problem, fix=fix, file=self.file, column=column, row=row + 1, line=self.line_of(row))
 
 
 @dataclass(frozen=True, eq=False)

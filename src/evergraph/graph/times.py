@@ -14,7 +14,7 @@ from evergraph.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from evergraph.graph.origin import Origin
+    from evergraph.graph.columns import Origin
 
 Unit = Literal["integer", "year", "month", "week", "day"]
 
@@ -88,7 +88,7 @@ class TimeAxis:
             return int(time)
         if not isinstance(time, str):
             raise InputError(f"{time!r} is not a time", fix=_HOW_TO_WRITE)
-        from evergraph.graph.origin import Origin
+        from evergraph.graph.columns import Origin
 
         return int(self.parse(_arrow([time]), Origin("argument"), "time")[0])
 

@@ -12,9 +12,8 @@ from scipy import sparse
 
 from evergraph.errors import InputError
 from evergraph.graph.adjacency import Adjacency
-from evergraph.graph.features import DenseFeatures, WordCounts
+from evergraph.graph.features import DenseFeatures, WordCounts, tfidf
 from evergraph.graph.ids import Ids
-from evergraph.graph.words import tfidf
 
 if TYPE_CHECKING:
     from evergraph.graph.evolving import EvolvingGraph

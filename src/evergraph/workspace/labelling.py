@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from evergraph.datasets.tables import Columns, read_ids
 from evergraph.errors import InputError
 from evergraph.graph import ids as id_columns
-from evergraph.graph.columns import as_table, class_column, id_column
+from evergraph.graph.columns import Origin, as_table, class_column, id_column
 from evergraph.graph.evolving import EvolvingGraph
-from evergraph.graph.origin import Origin
 from evergraph.workspace.change import Change, Outcome
 from evergraph.workspace.grouping import ReviewGroup
 from evergraph.workspace.keeping import keep_graph, keep_table
