@@ -135,15 +135,14 @@ def reproduce(
 
 
 def _show(found: Reproduced) -> None:
-    from evergraph.presentation import fitted, to_rich
+    from evergraph.presentation import to_rich
 
     to = console()
     if not found.tables:
         to.print(f"There are no results of {found.name} yet.")
     for table in found.tables.values():
-        for part in fitted(table, to.width):
-            to.print(to_rich(part))
-            to.print()
+        to.print(to_rich(table, to.width))
+        to.print()
     if found.files:
         folder = found.files[0].parent
         to.print(f"Written to {folder}: {', '.join(path.name for path in found.files)}", soft_wrap=True)

@@ -13,13 +13,22 @@ from evergraph.analysis.profile import Profile, profile
 from evergraph.analysis.tdiff import tdiff
 from evergraph.errors import InputError
 from evergraph.graph.evolving import EvolvingGraph
-from evergraph.presentation.style import COLOURS, panels, plain, save, styled
+from evergraph.presentation.style import COLOURS, plain, save, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = ["draw"]
+
+
+def panels(*shape: int, **options: Any) -> Any:
+    """Open a figure inside `styled`."""
+    from evergraph.presentation.style import figure
+
+    with figure(*shape, **options) as found:
+        return found
+
 
 _STYLES = ("-", "--", ":")
 _HOPS = (1, 2, 3)

@@ -122,15 +122,14 @@ def compare(
 
 def _show(found: Comparison, files: list[Path]) -> None:
     from evergraph.evaluation.compare_views import compared_table
-    from evergraph.presentation import fitted, to_rich
+    from evergraph.presentation import to_rich
 
     to = console()
     if not files:
         to.print("There are no results.")
         return
-    for part in fitted(compared_table(found), to.width):
-        to.print(to_rich(part))
-        to.print()
+    to.print(to_rich(compared_table(found), to.width))
+    to.print()
     to.print(f"Written to {files[0].parent}: {', '.join(path.name for path in files)}", soft_wrap=True)
 
 

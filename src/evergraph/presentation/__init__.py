@@ -1,11 +1,10 @@
-"""What results are shown with: tables for the terminal, pages and papers, and one style for all figures."""
+"""Tables and figures: a table for the terminal, Markdown, LaTeX and CSV, and one style for all figures."""
 
 from evergraph.presentation.style import (
     COLOURS,
     figure,
     legend_below,
     lines_with_band,
-    panels,
     plain,
     save,
     series,
@@ -17,7 +16,6 @@ from evergraph.presentation.table import (
     Row,
     Section,
     Table,
-    fitted,
     to_csv,
     to_latex,
     to_markdown,
@@ -33,10 +31,8 @@ __all__ = [
     "Section",
     "Table",
     "figure",
-    "fitted",
     "legend_below",
     "lines_with_band",
-    "panels",
     "plain",
     "save",
     "series",

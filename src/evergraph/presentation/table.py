@@ -1,4 +1,4 @@
-"""Tables of results: made once, shown on the terminal, in Markdown, in LaTeX and as CSV."""
+"""Tables of results: built once, shown on the terminal (rich), in Markdown, in LaTeX (booktabs) and as CSV."""
 
 from __future__ import annotations
 
@@ -12,54 +12,22 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
-from evergraph.errors import EvergraphError, InputError
+from evergraph.errors import EvergraphError
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
-__all__ = [
-    "Cell",
-    "Column",
-    "Row",
-    "Section",
-    "Table",
-    "fitted",
-    "replace_file",
-    "to_csv",
-    "to_latex",
-    "to_markdown",
-    "to_rich",
-    "write",
-]
-
-Value = TypeVar("Value", bound=str | float)
-
-_LONGEST_NAME = 24  # that stays in one line on a narrow terminal
+_LONGEST_NAME = 24  # a text up to this length stays in one line on a narrow terminal
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One entry of a table.
-
-    Parameters
-    ----------
-    value
-        A text or a number. Nothing and NaN show as a dash.
-    half
-        Half the width of the interval of a number, shown after ±. Nothing and NaN do not show.
-    bold
-        Whether it stands out, as the best of its column may.
-    form
-        How the number and its half width are written, such as ``.3f``.
+    """A text, or a number with the half width of its interval. Missing values and NaN show as a dash.
 
     Examples
     --------
-    >>> Cell(0.81234, half=0.0101, form=".3f").text
-    '0.812 ± 0.010'
-    >>> Cell(1.5, half=0.25, form="+.1f").text
-    '+1.5 ± 0.2'
-    >>> Cell(float("nan")).text
-    '-'
+    >>> Cell(0.81234, half=0.0101, form=".3f").text, Cell(float("nan")).text
+    ('0.812 ± 0.010', '-')
     """
 
     value: str | float | None = None
@@ -67,20 +35,9 @@ class Cell:
     bold: bool = False
     form: str = ""
 
-    def __post_init__(self) -> None:
-        if isinstance(self.value, str) and self.half is not None:
-            raise InputError(f"the text {self.value!r} has a half width", fix="give one to numbers only")
-        if (_known(self.half) or 0) < 0:
-            raise InputError(f"the half width {self.half} is negative", fix="give half the width of the interval")
-        try:
-            _ = self.text
-        except (TypeError, ValueError):
-            fix = "use one of Python's, such as .3f for a number"
-            raise InputError(f"{self.value!r} cannot be written in the form {self.form!r}", fix=fix) from None
-
     @property
     def text(self) -> str:
-        """What is shown, in one line."""
+        """The cell in one line."""
         if _known(self.value) is None:
             return "-"
         spread = "" if _known(self.half) is None else f" ± {self.half:{self.form.lstrip('+')}}"
@@ -89,40 +46,21 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """The head of a column.
-
-    Parameters
-    ----------
-    name
-        What the column holds.
-    group
-        What it has in common with its neighbours; shown above them all.
-    align
-        On which side its cells end.
-
-    Examples
-    --------
-    >>> Column("accuracy", group="cold").full_name
-    'cold accuracy'
-    """
+    """The head of a column; neighbours with the same group share a head above their names."""
 
     name: str
     group: str = ""
     align: Literal["left", "right"] = "right"
 
-    def __post_init__(self) -> None:
-        if self.align not in ("left", "right"):
-            raise InputError(f"a column cannot be aligned {self.align!r}", fix="choose 'left' or 'right'")
-
     @property
     def full_name(self) -> str:
-        """Group and name together."""
+        """Group and name."""
         return _in_one_line(f"{self.group} {self.name}")
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading between rows, such as the name of a dataset; it holds for the rows below it."""
+    """A heading between rows, such as the name of a data set."""
 
     name: str
 
@@ -133,41 +71,21 @@ Row: TypeAlias = tuple[Cell, ...]
 
 @dataclass(frozen=True)
 class Table:
-    """What a table shows, whatever it is shown on.
-
-    Parameters
-    ----------
-    title
-        What the table is about.
-    columns
-        Its columns. No two may have both name and group in common.
-    rows
-        Its rows, and the sections that they belong to.
-    note
-        Where it is from: command, seeds, data. Each line stays a line.
+    """A table, with its columns in the order of importance; the note says where the numbers come from.
 
     Examples
     --------
-    >>> table = Table(
-    ...     "Two models",
-    ...     (Column("model", align="left"), Column("accuracy", "cold"), Column("accuracy", "warm")),
-    ...     (
-    ...         Section("dblp-easy"),
-    ...         (Cell("sage"), Cell(0.61), Cell(0.64, half=0.01, bold=True)),
-    ...         (Cell("mlp"), Cell(0.5), Cell()),
-    ...     ),
-    ...     note="evergraph run dblp-easy, seeds 0-4",
-    ... )
-    >>> print(to_markdown(table), end="")
+    >>> columns = (Column("model", align="left"), Column("accuracy", "cold"), Column("accuracy", "warm"))
+    >>> rows = (Section("dblp-easy"), (Cell("sage"), Cell(0.61), Cell(0.64, half=0.01, bold=True)))
+    >>> print(to_markdown(Table("Two models", columns, rows, note="seeds 0-4")), end="")
     **Two models**
     <BLANKLINE>
     | model         | cold accuracy |   warm accuracy |
     | :------------ | ------------: | --------------: |
     | **dblp-easy** |               |                 |
     | sage          |          0.61 | **0.64 ± 0.01** |
-    | mlp           |           0.5 |               - |
     <BLANKLINE>
-    evergraph run dblp-easy, seeds 0-4
+    seeds 0-4
     """
 
     title: str
@@ -175,119 +93,83 @@ class Table:
     rows: tuple[Row | Section, ...]
     note: str = ""
 
-    def __post_init__(self) -> None:
-        names = [column.full_name for column in self.columns]
-        if not names:
-            raise InputError("a table has no columns", fix="give it at least one")
-        twice = [name for name in names if names.count(name) > 1]
-        if twice:
-            raise InputError(f"two columns are called {twice[0]!r}", fix="give them different names or groups")
-        for number, row in enumerate(self.rows, 1):
-            if not isinstance(row, Section) and len(row) != len(names):
-                problem = f"{len(row)} cells for {len(names)} columns"
-                raise InputError(problem, fix="give one cell for each column", row=number)
+    def cells(self, number: int) -> list[Cell]:
+        """Return the cells of a column."""
+        return [row[number] for row in self.rows if not isinstance(row, Section)]
+
+    def texts(self, number: int) -> list[str]:
+        """Return the texts of a column that are not numbers."""
+        sections = [] if number else [_in_one_line(row.name) for row in self.rows if isinstance(row, Section)]
+        return sections + [cell.text for cell in self.cells(number) if isinstance(cell.value, str)]
 
 
-def to_rich(table: Table) -> RichTable:
-    """The table for a terminal. Where it does not fit, cells go on in the next line.
+def to_rich(table: Table, width: int = 80) -> RichTable:
+    """Return the table for a terminal of some width.
+
+    Columns that do not fit are left out, the last first, and the caption names them: a number is never broken over
+    two lines. Long texts and heads may wrap.
 
     Examples
     --------
     >>> from rich.console import Console
     >>> columns = (Column("model", align="left"), Column("F1", "cold"), Column("F1", "warm"))
-    >>> Console(width=80).print(to_rich(Table("Models compared", columns, ((Cell("sage"), Cell(0.61), Cell(0.64)),))))
-    Models compared
-          cold warm
-    model   F1   F1
-    sage  0.61 0.64
+    >>> table = Table("", columns, ((Cell("sage"), Cell(0.61, 0.01), Cell(0.64, 0.01)),))
+    >>> Console(width=40).print(to_rich(table, 40))
+                 cold        warm
+    model          F1          F1
+    sage  0.61 ± 0.01 0.64 ± 0.01
+    >>> to_rich(table, 20).caption.plain
+    'Not shown at this width: warm F1'
     """
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    shown = RichTable(
+    widths = [_width(table, number) for number in range(len(table.columns))]
+    shown = max([2, *(n for n in range(len(widths) + 1) if sum(widths[:n]) <= width + 1)])
+    columns, dropped = table.columns[:shown], [column.full_name for column in table.columns[shown:]]
+    notes = [f"Not shown at this width: {', '.join(dropped)}"] if dropped else []
+    found = RichTable(
         title=Text(_in_one_line(table.title), "bold") if table.title else None,
         title_justify="left",
-        caption=Text("\n".join(_lines(table.note)), "dim") if table.note else None,
+        caption=Text("\n".join(notes + _lines(table.note)), "dim") if notes or table.note else None,
         caption_justify="left",
         box=None,
         padding=(0, 1, 0, 0),
         pad_edge=False,
     )
-    grouped = any(column.group for column in table.columns)
-    cells = [cell for row in table.rows if not isinstance(row, Section) for cell in row]
-    prose = any(isinstance(cell.value, str) and len(cell.text) > _LONGEST_NAME for cell in cells)
-    for number, column in enumerate(table.columns):
-        group = f"{_in_one_line(column.group)}\n" if grouped else ""
-        head = Text(group + _in_one_line(column.name), no_wrap=False)
-        texts = [row[number].text for row in table.rows if not isinstance(row, Section)]
-        texts += [_in_one_line(row.name) for row in table.rows if isinstance(row, Section) and not number]
-        # Names give way last: numbers in two lines are easier to read than names in two.
-        keeps = column.align == "left" and max(map(len, texts), default=0) <= _LONGEST_NAME
-        where: Literal["top", "bottom"] = "top" if prose else "bottom"
-        shown.add_column(head, justify=column.align, vertical=where, overflow="fold", no_wrap=keeps)
+    grouped = any(column.group for column in columns)
+    wraps = [max(map(len, table.texts(number)), default=0) > _LONGEST_NAME for number in range(len(columns))]
+    wraps[0] |= sum(widths[:shown]) > width + 1  # the name gives way before a number does
+    for column, wrap in zip(columns, wraps, strict=False):
+        head = Text((f"{_in_one_line(column.group)}\n" if grouped else "") + _in_one_line(column.name), no_wrap=False)
+        vertical: Literal["top", "bottom"] = "top" if any(wraps) else "bottom"
+        found.add_column(head, justify=column.align, vertical=vertical, overflow="fold", no_wrap=not wrap)
     for row in table.rows:
         if isinstance(row, Section):
-            if shown.row_count:
-                shown.add_row()
-            shown.add_row(Text(_in_one_line(row.name), "bold", justify="left", no_wrap=False))
+            if found.row_count:
+                found.add_row()
+            found.add_row(Text(_in_one_line(row.name), "bold", justify="left", no_wrap=False))
         else:
-            shown.add_row(*(Text(cell.text, "bold" if cell.bold else "", no_wrap=False) for cell in row))
-    return shown
-
-
-def fitted(table: Table, width: int) -> list[Table]:
-    """The table as one or more that fit on a terminal, each with the first column and some of the others.
-
-    Columns of a group stay together where they can. Only the first has the title and only the last the note.
-
-    Examples
-    --------
-    >>> columns = (Column("model", align="left"), Column("one long name"), Column("another"))
-    >>> table = Table("Models", columns, ((Cell("sage"), Cell(0.5, form=".10f"), Cell(0.25, form=".10f")),))
-    >>> [len(part.columns) for part in fitted(table, 80)], [len(part.columns) for part in fitted(table, 20)]
-    ([3], [2, 2])
-    """
-    widths = [_width(table, number) for number in range(len(table.columns))]
-    groups = [list(members) for _, members in groupby(range(1, len(widths)), lambda n: table.columns[n].group or n)]
-    parts: list[list[int]] = [[]]
-    for members in groups:
-        pieces = [members] if widths[0] + sum(widths[n] for n in members) <= width else [[n] for n in members]
-        for piece in pieces:
-            if parts[-1] and widths[0] + sum(widths[n] for n in (*parts[-1], *piece)) > width:
-                parts.append([])
-            parts[-1] += piece
-    found = []
-    for number, part in enumerate(parts):
-        kept = [0, *part] if table.columns else []
-        rows = tuple(row if isinstance(row, Section) else tuple(row[n] for n in kept) for row in table.rows)
-        title, note = (table.title if number == 0 else ""), (table.note if number == len(parts) - 1 else "")
-        found.append(Table(title, tuple(table.columns[n] for n in kept), rows, note))
+            found.add_row(*(Text(cell.text, "bold" if cell.bold else "") for cell in row[:shown]))
     return found
 
 
 def _width(table: Table, number: int) -> int:
-    """Letters that a column needs on a terminal, with the space after it; heads and long names may wrap."""
-    column = table.columns[number]
-    cells = [len(row[number].text) for row in table.rows if not isinstance(row, Section)]
-    if column.align == "left":
-        cells = [min(length, _LONGEST_NAME) for length in cells]
-    words = [len(word) for word in column.full_name.split()]
-    return 1 + max([*cells, *words], default=0)
+    """Letters that a column needs on a terminal, with the space after it."""
+    numbers = [len(cell.text) for cell in table.cells(number) if not isinstance(cell.value, str)]
+    texts = [min(len(text), _LONGEST_NAME) for text in table.texts(number)]
+    return 1 + max([*numbers, *texts, *(len(word) for word in table.columns[number].full_name.split())], default=0)
 
 
 def to_markdown(table: Table) -> str:
-    """The table as GitHub and MkDocs read it, with columns that line up in the source too.
-
-    A group stands before each name (``cold accuracy``), a section is a row with its name in bold.
-    """
+    """Return the table as GitHub and MkDocs read it; a section is a row with its name in bold."""
     width = len(table.columns)
     lines = [[_markdown(column.full_name) for column in table.columns]]
     for row in table.rows:
         if isinstance(row, Section):
-            lines.append([_emphasised(_markdown(_in_one_line(row.name)), "**{}**"), *[""] * (width - 1)])
+            lines.append([_wrap(_markdown(_in_one_line(row.name)), "**{}**"), *[""] * (width - 1)])
         else:
-            texts = ((_markdown(cell.text), cell.bold) for cell in row)
-            lines.append([_emphasised(text, "**{}**") if bold else text for text, bold in texts])
+            lines.append([_wrap(_markdown(cell.text), "**{}**" if cell.bold else "{}") for cell in row])
     widths = [max(3, *(len(line[i]) for line in lines)) for i in range(width)]
     right = [column.align == "right" for column in table.columns]
     rule = [f"{'-' * (wide - 1)}:" if end else f":{'-' * (wide - 1)}" for wide, end in zip(widths, right, strict=True)]
@@ -296,7 +178,7 @@ def to_markdown(table: Table) -> str:
         for line in (lines[0], rule, *lines[1:])
     ]
     parts = [
-        _emphasised(_markdown(_in_one_line(table.title)), "**{}**"),
+        _wrap(_markdown(_in_one_line(table.title)), "**{}**"),
         "\n".join(f"| {' | '.join(line)} |" for line in source),
         "  \n".join(_MARKDOWN_START.sub(r"\1\\\2", _markdown(line)) for line in _lines(table.note)),
     ]
@@ -304,55 +186,25 @@ def to_markdown(table: Table) -> str:
 
 
 def to_latex(table: Table, label: str = "") -> str:
-    r"""The table for a paper that uses the package ``booktabs``; its number is ``\ref{tab:...}``.
-
-    Parameters
-    ----------
-    table
-        What to show.
-    label
-        What follows ``tab:``. By default it is made from the title.
-
-    Examples
-    --------
-    >>> columns = (Column("model", align="left"), Column("R&D", "cold"), Column("F1", "cold"))
-    >>> print(to_latex(Table("A test", columns, ((Cell("sage"), Cell(-0.5), Cell()),))), end="")
-    \begin{table}
-      \centering
-      \caption{A test}
-      \label{tab:a-test}
-      \begin{tabular}{@{}lrr@{}}
-        \toprule
-         & \multicolumn{2}{c}{cold} \\
-        \cmidrule(lr){2-3}
-        model & R\&D & F1 \\
-        \midrule
-        sage & $-$0.5 & -- \\
-        \bottomrule
-      \end{tabular}
-    \end{table}
-    """
-    width = len(table.columns)
+    r"""Return the table for the package ``booktabs``; you refer to it as ``\ref{tab:LABEL}``, by default its title."""
     slug = re.sub(r"[^a-z0-9]+", "-", (label or table.title).lower()).strip("-") or "table"
     body = [r"\toprule", *_latex_groups(table)]
     body += [" & ".join(_latex(_in_one_line(column.name)) for column in table.columns) + r" \\", r"\midrule"]
     for number, row in enumerate(table.rows):
         if isinstance(row, Section):
+            name = _wrap(_latex(_in_one_line(row.name)), r"\textit{{{}}}")
             body += [r"\addlinespace"] if number else []
-            name = _emphasised(_latex(_in_one_line(row.name)), r"\textit{{{}}}")
-            body.append(rf"\multicolumn{{{width}}}{{@{{}}l@{{}}}}{{{name}}} \\")
+            body.append(rf"\multicolumn{{{len(table.columns)}}}{{@{{}}l@{{}}}}{{{name}}} \\")
         else:
             body.append(" & ".join(map(_latex_cell, row)) + r" \\")
-    body.append(r"\bottomrule")
-    sides = "".join(column.align[0] for column in table.columns)
     note = "".join(f"{_latex(line)}\\par\n  " for line in _lines(table.note))
     lines = [
         r"\begin{table}",
         r"  \centering",
         rf"  \caption{{{_latex(_in_one_line(table.title))}}}",
         rf"  \label{{tab:{slug}}}",
-        rf"  \begin{{tabular}}{{@{{}}{sides}@{{}}}}",
-        *(f"    {line}" for line in body),
+        rf"  \begin{{tabular}}{{@{{}}{''.join(column.align[0] for column in table.columns)}@{{}}}}",
+        *(f"    {line}" for line in [*body, r"\bottomrule"]),
         r"  \end{tabular}",
         *([f"  \\par\\smallskip\n  {{\\footnotesize\\raggedright\n  {note}}}"] if note else []),
         r"\end{table}",
@@ -360,31 +212,47 @@ def to_latex(table: Table, label: str = "") -> str:
     return "\n".join(lines) + "\n"
 
 
-def to_csv(table: Table) -> str:
-    """The table for programs: one line of names, then one line for each row, its numbers unrounded.
+def _latex_groups(table: Table) -> Iterator[str]:
+    """Yield the groups above the names, and a rule below each."""
+    cells, rules, first = [], [], 1
+    for group, columns in groupby(_in_one_line(column.group) for column in table.columns):
+        span = len(list(columns))
+        if group:
+            cells.append(rf"\multicolumn{{{span}}}{{c}}{{{_latex(group)}}}")
+            rules.append(rf"\cmidrule(lr){{{first}-{first + span - 1}}}")
+        else:
+            cells += [""] * span
+        first += span
+    if rules:
+        yield from (" & ".join(cells) + r" \\", " ".join(rules))
 
-    Where a column has half widths, they are a column of their own (``accuracy half``). If there are sections, their
-    names are the first column. What is unknown is empty. There is no title and no note: nothing but the table is here.
+
+def _latex_cell(cell: Cell) -> str:
+    if _known(cell.value) is None:
+        return "--"
+    text = _latex(cell.text) if isinstance(cell.value, str) else _latex(cell.text).replace("-", "$-$")
+    return _wrap(text, r"\textbf{{{}}}" if cell.bold else "{}")
+
+
+def to_csv(table: Table) -> str:
+    """Return the table for programs: unrounded numbers, half widths in columns of their own, sections as a column.
 
     Examples
     --------
-    >>> columns = (Column("model"), Column("F1", "cold"))
     >>> rows = (Section("dblp"), (Cell("sage"), Cell(2 / 3, half=0.01, form=".2f")), (Cell("mlp"), Cell()))
-    >>> print(to_csv(Table("A test", columns, rows)), end="")
+    >>> print(to_csv(Table("A test", (Column("model"), Column("F1", "cold")), rows)), end="")
     section,model,cold F1,cold F1 half
     dblp,sage,0.6666666666666666,0.01
     dblp,mlp,,
     """
-    rows = [row for row in table.rows if not isinstance(row, Section)]
-    sections = len(rows) < len(table.rows)
-    halves = [any(_known(row[i].half) is not None for row in rows) for i in range(len(table.columns))]
+    sections = any(isinstance(row, Section) for row in table.rows)
+    halves = [any(_known(cell.half) is not None for cell in table.cells(i)) for i in range(len(table.columns))]
     head = ["section"] if sections else []
     for column, half in zip(table.columns, halves, strict=True):
         head += [column.full_name, f"{column.full_name} half"] if half else [column.full_name]
-    text = io.StringIO()
+    text, section = io.StringIO(), ""
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(head)
-    section = ""
     for row in table.rows:
         if isinstance(row, Section):
             section = _in_one_line(row.name)
@@ -397,27 +265,14 @@ def to_csv(table: Table) -> str:
 
 
 def write(table: Table, stem: str | Path) -> list[Path]:
-    """Write a table as Markdown, LaTeX and CSV; the note is in the first two.
-
-    Parameters
-    ----------
-    table
-        What to write.
-    stem
-        The files without their ending. The folder is made if need be.
-
-    Returns
-    -------
-    list of Path
-        The files, ``stem.md``, ``stem.tex`` and ``stem.csv``.
-    """
+    """Write a table as ``stem.md``, ``stem.tex`` and ``stem.csv``; return the files."""
     stem = Path(stem)
     texts = {"md": to_markdown(table), "tex": to_latex(table, stem.name), "csv": to_csv(table)}
     return [replace_file(stem, kind, text.encode()) for kind, text in texts.items()]
 
 
 def replace_file(stem: Path, kind: str, data: bytes) -> Path:
-    """Write a file of some kind so that it is either what it was or whole; its folder is made if need be."""
+    """Write ``stem.kind`` in one step, with the folder if need be; return its path."""
     path = stem.with_name(f"{stem.name}.{kind}")  # a name such as c=0.5 keeps what is behind its dot
     new = path.with_name(f"{path.name}.new")
     try:
@@ -431,9 +286,11 @@ def replace_file(stem: Path, kind: str, data: bytes) -> Path:
 
 # --- text ------------------------------------------------------------------------------------------------------------
 
+Value = TypeVar("Value", bound=str | float)
+
 
 def _known(value: Value | None) -> Value | None:
-    """The value, or nothing if it is NaN."""
+    """Return the value, or None if it is NaN."""
     return None if value is None or (not isinstance(value, str) and math.isnan(value)) else value
 
 
@@ -442,7 +299,6 @@ def _raw(value: str | float | None) -> str:
 
 
 def _in_one_line(text: str) -> str:
-    """Text without line breaks and other characters that no one sees."""
     return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
 
 
@@ -450,7 +306,7 @@ def _lines(text: str) -> list[str]:
     return [line for line in map(_in_one_line, text.splitlines()) if line]
 
 
-def _emphasised(text: str, how: str) -> str:
+def _wrap(text: str, how: str) -> str:
     return how.format(text) if text else ""
 
 
@@ -460,55 +316,24 @@ _MARKDOWN_START = re.compile(r"^(\d*)([#>+.)-])")
 
 
 def _markdown(text: str) -> str:
-    """Text that Markdown shows as it stands."""
     text = _MARKDOWN_SPECIAL.sub(r"\\\g<0>", text)
     return text.replace("&", "&amp;").replace("<", "&lt;").replace("~", "&#126;")  # not all know a backslash before ~
 
 
+_SYMBOLS = {"\\": r"\textbackslash", "~": r"\textasciitilde", "^": r"\textasciicircum", "<": r"\textless"}
+_SYMBOLS |= {">": r"\textgreater", "|": r"\textbar", "…": r"\ldots"}
 _LATEX = {
     **{letter: rf"\{letter}" for letter in "&%$#_{}"},
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
+    **{letter: f"{command}{{}}" for letter, command in _SYMBOLS.items()},
     "±": r"$\pm$",
     "×": r"$\times$",
     "≤": r"$\leq$",
     "≥": r"$\geq$",
     "−": "$-$",
-    "…": r"\ldots{}",
-    # The end of a row would take these for an option of its own.
-    **{letter: f"{{{letter}}}" for letter in "[]*"},
+    **{letter: f"{{{letter}}}" for letter in "[]*"},  # the end of a row would take these for an option of its own
 }
 
 
 def _latex(text: str) -> str:
-    """Text that LaTeX shows as it stands. Two hyphens, as options of commands have them, do not become a dash."""
+    """Escape a text. Two hyphens, as options of commands have them, do not become a dash."""
     return re.sub("-(?=-)", "-{}", "".join(_LATEX.get(letter, letter) for letter in text))
-
-
-def _latex_cell(cell: Cell) -> str:
-    if _known(cell.value) is None:
-        return "--"
-    text = _latex(cell.text)
-    if not isinstance(cell.value, str):
-        text = text.replace("-", "$-$")
-    return _emphasised(text, r"\textbf{{{}}}") if cell.bold else text
-
-
-def _latex_groups(table: Table) -> Iterator[str]:
-    """The groups above the names, with a rule below each."""
-    cells, rules, first = [], [], 1
-    for group, columns in groupby(_in_one_line(column.group) for column in table.columns):
-        span = len(list(columns))
-        if group:
-            cells.append(rf"\multicolumn{{{span}}}{{c}}{{{_latex(group)}}}")
-            rules.append(rf"\cmidrule(lr){{{first}-{first + span - 1}}}")
-        else:
-            cells += [""] * span
-        first += span
-    if rules:
-        yield " & ".join(cells) + r" \\"
-        yield " ".join(rules)
