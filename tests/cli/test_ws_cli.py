@@ -954,7 +954,7 @@ def test_several_times_that_could_not_be_written_are_told_one_by_one(tmp_path, m
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("evergraph.storage.files.replace_synced", full)
+    monkeypatch.setattr("evergraph.storage.files.write_atomic", full)
     with pytest.raises(EvergraphError, match="once for each of --time 2003, --time 2006, with a file for each"):
         _write(tmp_path / "out.csv", pa.table({"time": [2003, 2006, 2006]}))
 
@@ -968,7 +968,7 @@ def test_decisions_are_kept_where_their_file_cannot_be_written(command, data, ma
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr("evergraph.storage.files.replace_synced", full)  # the store has its own name for it
+        patch.setattr("evergraph.storage.files.write_atomic", full)  # the store has its own name for it
         code, _, err = command("ws", "predict", made, "--out", out)
     assert code == 1
     assert "the decisions are kept" in err

@@ -333,7 +333,7 @@ def test_an_event_outside_of_the_folder_is_refused(folder: Path) -> None:
     path = folder / "recording.json"
     content = json.loads(json.loads(path.read_text())["content"])
     content["events"][0]["file"] = "../other.safetensors"
-    path.write_bytes(module.seal(content))
+    path.write_bytes(module.dump_json(content))
     with pytest.raises(InputError, match="is no name of an event's file"):
         open_recording(folder)
 

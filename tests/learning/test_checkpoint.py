@@ -19,7 +19,7 @@ from evergraph.detect.scores import Energy, Relative
 from evergraph.errors import DamagedLearnerError
 from evergraph.learning.checkpoint import MANIFEST
 from evergraph.nn import GAT, SGC, GraphSAGE, GraphSAINT, JKNet, Model
-from evergraph.storage.checksummed import seal
+from evergraph.storage.checksummed import dump_json
 from tests.faults import Faults
 
 GRAPH = synthetic(vertices=200, times=5, classes=3, new_classes=1, seed=1)
@@ -125,7 +125,7 @@ def test_damage_is_told(tmp_path: Path) -> None:
     )
     refused("not the file of an Evergraph learner")
     bare = {key: value for key, value in json.loads(sealed["content"]).items() if key != "classes"}
-    path.write_bytes(seal(bare))
+    path.write_bytes(dump_json(bare))
     refused("lacks or distorts 'classes'")
     for text in ("", "{}", "[1]", '{"content": "{}"}', '{"content": 3}', '{"content": "[]"}', good[:-20]):
         path.write_text(text)

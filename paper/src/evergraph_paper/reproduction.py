@@ -17,7 +17,7 @@ from evergraph.evaluation.results import Finished, Shelf, check_folder
 from evergraph.evaluation.run import NUMERICS_VERSION
 from evergraph.evaluation.trial import Trial
 from evergraph.presentation import Table, save, write
-from evergraph.storage.files import replace_synced
+from evergraph.storage.files import write_atomic
 from evergraph_paper import exp1, exp1_views
 from evergraph_paper.claims import Evidence, claims_table, judge
 from evergraph_paper.describe_graphs import datasets_table, write_datasets
@@ -248,7 +248,7 @@ class Reproduction:
         files = write(table, self.results / "claims" / "claims")
         data = [verdict.as_dict() for verdict in verdicts]
         path = self.results / "claims" / "claims.json"
-        replace_synced(path, json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False).encode() + b"\n")
+        write_atomic(path, json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False).encode() + b"\n")
         return Reproduced("claims", {"claims": table}, [*files, path], data)
 
 

@@ -13,7 +13,7 @@ from evergraph.errors import InputError
 from evergraph.evaluation.graphs import graph_of, name_of
 from evergraph.evaluation.results import CLAIMS
 from evergraph.learning.task import History, history_sizes
-from evergraph.storage.files import only_one, replace_synced
+from evergraph.storage.files import only_one, write_atomic
 
 __all__ = ["LEVELS", "Subject", "keep_subjects", "kept_subjects", "subject"]
 
@@ -100,7 +100,7 @@ def keep_subjects(folder: Path, subjects: Sequence[Subject]) -> None:
     (folder / CLAIMS).mkdir(parents=True, exist_ok=True)
     with only_one(folder / CLAIMS / FILE):  # for another command may be adding its own
         entries = {name: asdict(found) for name, found in sorted(_merged(folder, subjects).items())}
-        replace_synced(folder / FILE, json.dumps(entries, indent=1).encode() + b"\n")
+        write_atomic(folder / FILE, json.dumps(entries, indent=1).encode() + b"\n")
 
 
 def _merged(folder: Path, subjects: Sequence[Subject]) -> dict[str, Subject]:

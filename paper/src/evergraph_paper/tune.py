@@ -11,7 +11,7 @@ from typing import Any
 
 from evergraph.errors import InputError
 from evergraph.presentation import Cell, Column, Section, Table
-from evergraph.storage.files import replace_synced
+from evergraph.storage.files import write_atomic
 from evergraph_paper.measured import Measured
 from evergraph_paper.plan import Row, rows
 from evergraph_paper.subject import LEVELS, Subject
@@ -106,7 +106,7 @@ def tune_table(graph: Subject, results: Results, *, steps: int = 200) -> Table:
 def write_rates(path: Path, choices: Sequence[Choice]) -> None:
     """Keep what was chosen."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    replace_synced(path, json.dumps([vars(choice) for choice in choices], indent=1).encode() + b"\n")
+    write_atomic(path, json.dumps([vars(choice) for choice in choices], indent=1).encode() + b"\n")
 
 
 def read_rates(path: Path) -> list[Choice]:

@@ -53,10 +53,10 @@ def write_csv(out: Path, names: Sequence[str], rows: Iterable[Iterable[Any]]) ->
 
 
 def _write(out: Path, data: bytes) -> None:
-    from evergraph.storage.files import replace_synced
+    from evergraph.storage.files import write_atomic
 
     try:
-        replace_synced(out, data)
+        write_atomic(out, data)
     except BaseException:
         out.with_name(f"{out.name}.new").unlink(missing_ok=True)
         raise

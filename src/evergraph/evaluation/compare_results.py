@@ -10,7 +10,7 @@ from typing import Any
 
 from evergraph.errors import EvergraphError
 from evergraph.evaluation.judgement import Judgement
-from evergraph.storage.files import only_one, replace_synced
+from evergraph.storage.files import only_one, write_atomic
 
 __all__ = ["keep"]
 
@@ -39,7 +39,7 @@ def keep(out: Path, judged: Sequence[Judgement]) -> None:
                 _key(line): json.dumps(line, ensure_ascii=False, allow_nan=False).encode()
                 for line in (one.as_dict() for one in judged)
             }
-            replace_synced(path, b"".join(line + b"\n" for line in lines.values()))
+            write_atomic(path, b"".join(line + b"\n" for line in lines.values()))
     except OSError as error:
         raise EvergraphError(
             f"{path}: the results could not be kept ({error.strerror or error}). The recordings are not lost: make "

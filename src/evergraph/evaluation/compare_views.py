@@ -16,7 +16,7 @@ from evergraph.evaluation.graphs import graph_of
 from evergraph.evaluation.metrics import Summary
 from evergraph.evaluation.run import NUMERICS_VERSION
 from evergraph.presentation import Cell, Column, Row, Section, Table, save, style, write
-from evergraph.storage.files import replace_synced
+from evergraph.storage.files import write_atomic
 from evergraph_paper.reproduce import in_short
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def write_comparison(comparison: Comparison, out: Path) -> list[Path]:
     table = compared_table(comparison)
     files = write(table, out / "compared")
     data = json.dumps(comparison.as_dict(), indent=1, ensure_ascii=False, allow_nan=False)
-    replace_synced(out / "compared.json", data.encode() + b"\n")
+    write_atomic(out / "compared.json", data.encode() + b"\n")
     files.append(out / "compared.json")
     for graph in comparison.graphs:
         if any(one.graph == graph for one in comparison.judgements):

@@ -41,7 +41,7 @@ from evergraph.graph.evolving import EvolvingGraph
 from evergraph.learning.learner import LifelongLearner
 from evergraph.learning.task import Task
 from evergraph.nn import Model
-from evergraph.storage.checksummed import NotSealedError, seal, unseal
+from evergraph.storage.checksummed import InvalidJsonError, dump_json, load_json
 from evergraph.storage.files import only_one, sync_folder, write_synced
 
 __all__ = ["Event", "OnTask", "Recorder", "Recording", "open_recording", "record"]
@@ -240,18 +240,18 @@ def open_recording(folder: str | Path) -> Recording:
     folder = Path(folder)
     path = folder / MANIFEST
     try:
-        content = unseal(path.read_bytes(), FORMAT, FORMAT_VERSION)
+        content = load_json(path.read_bytes(), FORMAT, FORMAT_VERSION)
         events = tuple(Event(**{**event, "classes": tuple(event["classes"])}) for event in content["events"])
         for event in events:
             if not re.fullmatch(r"[0-9]+-[a-z_]+\.safetensors", event.file):
-                raise NotSealedError(f"{event.file!r} is no name of an event's file")
+                raise InvalidJsonError(f"{event.file!r} is no name of an event's file")
         identity = {name: content[name] for name in _IDENTITY}
         return Recording(folder, identity, content["view"], events, content["rehearsal_seconds"])
     except FileNotFoundError:
         raise InputError(
             "this folder holds no recording", file=folder, fix="give the folder of one, an empty one or a new one"
         ) from None
-    except NotSealedError as error:
+    except InvalidJsonError as error:
         raise InputError(str(error), file=path, fix="update Evergraph" if error.newer else _AGAIN) from error
     except (LookupError, TypeError, AttributeError) as error:
         raise InputError(f"it lacks or distorts {error}", file=path, fix=_AGAIN) from error
@@ -371,7 +371,7 @@ def _recorded(
             "rehearsal_seconds": rehearsal_seconds,
             "events": [asdict(event) for event in tape.events],
         }
-        write_synced(staged / MANIFEST, seal(content))
+        write_synced(staged / MANIFEST, dump_json(content))
         sync_folder(staged)
         if folder.exists():
             folder.replace(old)

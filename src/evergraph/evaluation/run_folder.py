@@ -29,7 +29,7 @@ from typing import Any
 from evergraph.errors import EvergraphError, InputError
 from evergraph.evaluation.configuration import differences
 from evergraph.evaluation.row import TaskRow
-from evergraph.storage.files import LOCK, locked, replace_synced, sync_folder, write_synced
+from evergraph.storage.files import LOCK, locked, sync_folder, write_atomic, write_synced
 
 __all__ = ["KeptRun", "RunFolder", "open_run", "read_run"]
 
@@ -86,7 +86,7 @@ class RunFolder:
         if not path.exists():
             data = json.dumps(facts(), ensure_ascii=False, allow_nan=False).encode() + b"\n"
             with _disk_errors(path):
-                replace_synced(path, data)
+                write_atomic(path, data)
 
     def keep_decisions(self, seed: int, time: int | str, decided: Callable[[], bytes]) -> None:
         """Keep the decisions of a task, unless they are there with their row."""
@@ -96,7 +96,7 @@ class RunFolder:
         data = decided()
         with _disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            replace_synced(path, data)
+            write_atomic(path, data)
 
     def checkpoint(self, seed: int) -> Path:
         """Folder of a seed's learner."""

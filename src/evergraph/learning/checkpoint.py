@@ -29,7 +29,7 @@ from evergraph.errors import DamagedLearnerError, EvergraphError, InputError
 from evergraph.inputs.vocabulary import Vocabulary
 from evergraph.learning.describe import described, rebuilt
 from evergraph.nn.base import Model
-from evergraph.storage.checksummed import NotSealedError, seal, unseal
+from evergraph.storage.checksummed import InvalidJsonError, dump_json, load_json
 from evergraph.storage.files import locked, sync_folder, write_synced
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def save(learner: LifelongLearner, folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder, "learner"):
-            _write(folder, name, data, seal(content))
+            _write(folder, name, data, dump_json(content))
     except OSError as error:
         if isinstance(error, EvergraphError):
             raise
@@ -180,14 +180,14 @@ def _part(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.T
 def _read_content(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     try:
-        return unseal(path.read_bytes(), FORMAT, FORMAT_VERSION)
+        return load_json(path.read_bytes(), FORMAT, FORMAT_VERSION)
     except FileNotFoundError:
         raise InputError(
             "this folder holds no learner", file=folder, fix="give the folder of a saved learner"
         ) from None
     except OSError as error:
         raise _damaged(path, f"it cannot be read ({error})") from error
-    except NotSealedError as error:
+    except InvalidJsonError as error:
         if error.newer:
             raise DamagedLearnerError(str(error), file=path, fix="update Evergraph") from error
         raise _damaged(path, str(error)) from error

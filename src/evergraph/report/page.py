@@ -15,7 +15,7 @@ from evergraph.report.chart_pieces import PALETTE
 from evergraph.report.html import Safe, data_block, joined, prose, tag
 from evergraph.report.sections import SECTIONS, Section
 from evergraph.report.story import Missing, Story
-from evergraph.storage.files import replace_synced
+from evergraph.storage.files import write_atomic
 
 __all__ = ["page_of", "write_page"]
 
@@ -87,7 +87,7 @@ def write_page(page: str, path: Path) -> int:
     data = page.encode()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        replace_synced(path, data)
+        write_atomic(path, data)
     except OSError as error:
         raise EvergraphError(f"{path} could not be written ({error.strerror or error}).") from error
     return len(data)

@@ -1,47 +1,48 @@
-"""Writing files so that they are there afterwards, whatever happens."""
+"""Files that are there afterwards, whatever happens, and that never follow a symbolic link when they are written."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
-from evergraph.errors import EvergraphError
+from evergraph.errors import EvergraphError, InputError
 
-__all__ = ["LOCK", "locked", "only_one", "replace_synced", "sync_folder", "write_synced"]
+__all__ = ["LOCK", "create", "locked", "only_one", "refuse_link", "sync_folder", "write_atomic", "write_synced"]
 
 LOCK = ".lock"
 """The file in a folder that its writer holds."""
 
-
-@contextlib.contextmanager
-def locked(folder: Path, what: str) -> Iterator[None]:
-    """Hold the folder for one writer; the lock goes with the process, however that ends."""
-    try:
-        import fcntl
-    except ImportError:  # not on Windows
-        yield
-        return
-    with (folder / LOCK).open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise EvergraphError(f"{folder}: another process is writing this {what}; wait until it is done.") from None
-        yield
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_POLL = 0.05  # seconds between two tries to get a lock
 
 
-@contextlib.contextmanager
-def only_one(lock: Path) -> Iterator[None]:
-    """Hold a file of its own, waiting for any other process that does."""
-    try:
-        import fcntl
-    except ImportError:  # not on Windows
-        yield
-        return
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+def create(path: Path) -> BinaryIO:
+    """Open a new file to write; what is there under its name, a link too, is removed first and not written to."""
+    path.unlink(missing_ok=True)
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW, 0o666), "wb")
+
+
+def write_synced(path: Path, data: bytes, *, sync: bool = True) -> None:
+    """Write a new file and have the disk confirm it."""
+    with create(path) as file:
+        file.write(data)
+        file.flush()
+        if sync:
+            os.fsync(file.fileno())
+
+
+def write_atomic(path: Path, data: bytes, *, sync: bool = True) -> None:
+    """Write a file so that, whenever it is looked at, it is what it was or whole; a link at the path is replaced."""
+    staged = path.with_name(f"{path.name}.new")
+    write_synced(staged, data, sync=sync)
+    staged.replace(path)
+    if sync:
+        sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:
@@ -54,17 +55,74 @@ def sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def write_synced(path: Path, data: bytes) -> None:
-    """Write a file and have the disk confirm it."""
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+def refuse_link(path: Path) -> None:
+    """Refuse a path that is a symbolic link: what is written there would go elsewhere."""
+    if path.is_symlink():
+        raise _link(path)
 
 
-def replace_synced(path: Path, data: bytes) -> None:
-    """Write a file so that, whenever it is looked at, it is what it was or whole."""
-    staged = path.with_name(f"{path.name}.new")
-    write_synced(staged, data)
-    staged.replace(path)
-    sync_folder(path.parent)
+@contextlib.contextmanager
+def locked(folder: Path, what: str, wait: float = 0) -> Iterator[None]:
+    """Hold a folder for one writer; the lock goes with the process, however that ends.
+
+    Parameters
+    ----------
+    folder
+        Its file ``.lock`` is what is held.
+    what
+        What the folder holds, for the error.
+    wait
+        Seconds to wait for another writer.
+    """
+    with _held(folder / LOCK, wait) as held:
+        if not held:
+            waited = f" (waited {wait:g} s)" if wait else ""
+            raise EvergraphError(f"{folder}: another process is writing this {what}{waited}; wait until it is done.")
+        yield
+
+
+@contextlib.contextmanager
+def only_one(lock: Path) -> Iterator[None]:
+    """Hold a file of its own, waiting for any other process that does."""
+    with _held(lock, None):
+        yield
+
+
+@contextlib.contextmanager
+def _held(path: Path, wait: float | None) -> Iterator[bool]:
+    """Lock a file; gives False where another process has it for longer than the seconds to wait (None: for ever)."""
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        yield True
+        return
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | _NOFOLLOW, 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise _link(path) from None
+        raise
+    try:
+        if wait is None:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield True
+            return
+        end = time.monotonic() + wait
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= end:
+                    yield False
+                    return
+                time.sleep(_POLL)
+        yield True
+    finally:
+        os.close(handle)
+
+
+def _link(path: Path) -> InputError:
+    return InputError(
+        "this is a symbolic link, which is not followed when writing", file=path, fix="remove the link and try again"
+    )

@@ -28,8 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evergraph.errors import DamagedWorkspaceError, EvergraphError, InputError
-from evergraph.storage.checksummed import NotSealedError, seal, unseal
-from evergraph.storage.files import LOCK, locked, replace_synced, sync_folder, write_synced
+from evergraph.storage.checksummed import InvalidJsonError, dump_json, load_json
+from evergraph.storage.files import LOCK, locked, sync_folder, write_atomic, write_synced
 
 __all__ = ["MANIFEST", "Store", "Transaction", "is_workspace", "objects_in"]
 
@@ -116,7 +116,7 @@ class Store:
             raise self._missing(number)
         path = _version_path(self.folder, head if number is None else number)
         try:
-            return unseal(path.read_bytes(), FORMAT, FORMAT_VERSION)["content"]
+            return load_json(path.read_bytes(), FORMAT, FORMAT_VERSION)["content"]
         except FileNotFoundError:
             if number is not None:
                 raise self._missing(number) from None
@@ -125,7 +125,7 @@ class Store:
             raise _damaged(path, "the version in force is missing") from None
         except OSError as error:
             raise _damaged(path, f"it cannot be read ({error})") from error
-        except NotSealedError as error:
+        except InvalidJsonError as error:
             raise (_newer if error.newer else _damaged)(path, str(error)) from error
 
     @property
@@ -201,13 +201,13 @@ class Transaction:
         """Make this the version in force; returns its number."""
         number = self.base + 1
         path = _version_path(self.folder, number)
-        sealed = seal({"format": FORMAT, "format_version": FORMAT_VERSION, "content": content})
+        sealed = dump_json({"format": FORMAT, "format_version": FORMAT_VERSION, "content": content})
         write_synced(path, sealed)
         for folder in (self.folder / OBJECTS, self.folder / VERSIONS, self.folder):
             sync_folder(folder)
         manifest = {"format": FORMAT, "format_version": FORMAT_VERSION, "version": number}
         try:
-            replace_synced(self.folder / MANIFEST, json.dumps(manifest).encode())  # the commit point
+            write_atomic(self.folder / MANIFEST, json.dumps(manifest).encode())  # the commit point
         except OSError as error:
             told = _in_the_end(self.folder, number)
             if told is None:
