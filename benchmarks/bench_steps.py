@@ -56,9 +56,9 @@ def prepared(path: Path, name: str, kernels: Any) -> Any:
 
     from evergraph.detect import Softmax
     from evergraph.learning.training import train
+    from evergraph.names import build_model
     from evergraph.nn import Batch, Draw, Neighbours, SparseMatrix
     from evergraph.nn.adam import Adam
-    from evergraph.nn.catalogue import MODELS
 
     arrays = loaded(path)
     n = len(arrays["y"])
@@ -67,7 +67,7 @@ def prepared(path: Path, name: str, kernels: Any) -> Any:
     graph = Neighbours.of(arrays["indptr"], arrays["indices"], kernels=kernels)
     targets = torch.from_numpy(arrays["y"])
     batch, counts = Batch(x, graph, n, targets), torch.bincount(targets, minlength=CLASSES)
-    model = MODELS[name]()
+    model = build_model(name)
     weights = model.parameters(FEATURES, CLASSES, Draw(0))
     optimiser = Adam(list(weights.values()), 0.005, kernels=kernels)
     return lambda: train(model, Softmax(), weights, batch, counts, optimiser=optimiser, steps=STEPS, seed=(0, 0))

@@ -22,8 +22,9 @@ from evergraph import EvolvingGraph
 from evergraph.datasets import load, read_tables
 from evergraph.datasets.export import to_tables
 from evergraph.datasets.tables import Columns
-from evergraph.evaluation.configuration import Configuration, build_detector, build_model
+from evergraph.evaluation.configuration import Configuration
 from evergraph.graph.features import WordCounts
+from evergraph.names import build_detector, build_model
 from evergraph.workspace import Workspace
 
 

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from evergraph.detect import DETECTORS, DOC, GDOC, Detector, Outputs, Softmax, check_detector, losses
+from evergraph.detect import DOC, GDOC, Detector, Outputs, Softmax, check_detector, losses
 from evergraph.errors import InputError
+from evergraph.names import DETECTORS, build_detector
 
 some = settings(max_examples=60, deadline=None)
 
@@ -36,7 +37,7 @@ def logit(*probabilities):
 @pytest.mark.parametrize(
     "detector",
     [
-        *(kind() for kind in DETECTORS.values()),
+        *map(build_detector, DETECTORS),
         DOC(alpha=3.0),
         GDOC(alpha=3.0),
         GDOC(0.5, alpha=1.0),

@@ -14,14 +14,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from evergraph import EvolvingGraph, InputError, LifelongLearner, tasks
+from evergraph import EvolvingGraph, InputError, LifelongLearner, names, tasks
 from evergraph.datasets import synthetic
 from evergraph.detect import AutoDetector, Outputs, check_detector
 from evergraph.detect.auto import SIGNALS
 from evergraph.detect.base import PAST, State
 from evergraph.detect.post_hoc import PostHoc
 from evergraph.detect.scores import (
-    SCORES,
     Bursting,
     Crowding,
     Energy,
@@ -42,6 +41,8 @@ from evergraph.detect.thresholds import BackTest, Quantile
 from evergraph.inputs.slice_context import Sight
 from evergraph.learning.task import Task
 from evergraph.nn import GraphSAGE
+
+SCORES = {name: names.load("score", name) for name in names.SCORES}
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -17,10 +17,10 @@ from sklearn.covariance import empirical_covariance, shrunk_covariance
 from sklearn.neighbors import NearestNeighbors
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from evergraph import names
 from evergraph.detect import Outputs
 from evergraph.detect.scores import (
     MSP,
-    SCORES,
     Energy,
     Entropy,
     Mahalanobis,
@@ -32,6 +32,8 @@ from evergraph.detect.scores import (
     nearest,
 )
 from evergraph.errors import InputError
+
+SCORES = {name: names.load("score", name) for name in names.SCORES}
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

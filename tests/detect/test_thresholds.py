@@ -14,16 +14,19 @@ from hypothesis import strategies as st
 from sklearn.metrics import matthews_corrcoef
 from torch import Tensor
 
-from evergraph import InputError, LifelongLearner, tasks
+from evergraph import InputError, LifelongLearner, names, tasks
 from evergraph.datasets import synthetic
 from evergraph.detect import Outputs, Softmax, check_detector
 from evergraph.detect.past import Past
 from evergraph.detect.post_hoc import PostHoc
-from evergraph.detect.scores import SCORES, Energy
-from evergraph.detect.thresholds import THRESHOLDS, BackTest, Budget, Conformal, Fixed, Quantile, Threshold, back_test
+from evergraph.detect.scores import Energy
+from evergraph.detect.thresholds import BackTest, Budget, Conformal, Fixed, Quantile, Threshold, back_test
 from evergraph.detect.thresholds.back_test import best_line
 from evergraph.detect.thresholds.base import quantile
 from evergraph.nn import GraphSAGE
+
+SCORES = {name: names.load("score", name) for name in names.SCORES}
+THRESHOLDS = {name: names.load("threshold", name) for name in names.THRESHOLDS}
 
 RULES: list[Threshold] = [Fixed(0.3), Quantile(0.1), Conformal(0.1), Budget(7), BackTest(0.1)]
 

@@ -16,16 +16,16 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, f1_score, matthews_corrcoef, roc_auc_score, roc_curve
 
-from evergraph import InputError
+from evergraph import InputError, names
 from evergraph.cli import compare as cli
 from evergraph.datasets import synthetic
 from evergraph.detect import DOC, GDOC, Softmax
 from evergraph.detect.auto import AutoDetector
 from evergraph.detect.post_hoc import PostHoc
-from evergraph.detect.scores import OF_OUTPUTS, SCORES, Energy, Relative
-from evergraph.detect.thresholds import THRESHOLDS, BackTest, Budget, Conformal, Fixed
+from evergraph.detect.scores import Energy, Relative
+from evergraph.detect.thresholds import BackTest, Budget, Conformal, Fixed
 from evergraph.evaluation import compare as module
-from evergraph.evaluation.candidates import USUAL, contestant, contestants
+from evergraph.evaluation.candidates import contestant, contestants
 from evergraph.evaluation.compare import Comparison, compare
 from evergraph.evaluation.compare_views import compared_table, tasks_figure, write_comparison
 from evergraph.evaluation.configuration import Configuration
@@ -35,6 +35,10 @@ from evergraph.evaluation.recording import open_recording
 from evergraph.evaluation.replay import Judged, replay
 from evergraph.nn import GraphSAGE
 from evergraph.presentation import Section
+
+SCORES = {name: names.load("score", name) for name in names.SCORES}
+THRESHOLDS = {name: names.load("threshold", name) for name in names.THRESHOLDS}
+OF_OUTPUTS = names.OUTPUT_SCORES
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -98,8 +102,7 @@ def test_every_score_goes_with_every_threshold() -> None:
 
 def test_names_are_given_with_commas_and_count_once() -> None:
     assert [one.name for one in contestants(" energy, none,energy,")] == ["energy", "none"]
-    assert [one.name for one in contestants()] == USUAL.split(",")
-    assert cli.USUAL == USUAL
+    assert [one.name for one in contestants()] == names.COMPARED_DETECTORS.split(",")
 
 
 @pytest.mark.parametrize(
@@ -107,26 +110,26 @@ def test_names_are_given_with_commas_and_count_once() -> None:
     [
         (
             "enrgy",
-            r"there is no detector 'enrgy', but 'energy'.*choose from none, auto, auto-without-PART, doc, gdoc, msp",
+            r"there is no detector 'enrgy', but 'energy'.*choose from none, doc, gdoc, auto, msp",
         ),
         ("relative-mps", "there is no detector 'relative-mps', but 'relative-msp'"),
         ("qqqqqq", "there is no detector 'qqqqqq'. To fix it: choose from"),
-        ("relative-misfit", "'relative-misfit' would be misfit itself, which looks at the graph.*write misfit"),
+        ("relative-misfit", "misfit reads the graph, not the model.*write misfit"),
         ("auto-without-surplu", "there is no part 'surplu' of auto, but 'surplus'.*choose from msp, sentinel"),
         ("relative-", "there is no detector 'relative-'"),
         (
             "energy/quantle",
-            "there is no threshold 'quantle' of 'energy/quantle', but 'quantile'.*choose from fixed, qu",
+            "there is no threshold 'quantle', but 'quantile'.*choose from fixed, qu",
         ),
-        ("energy/", "there is no threshold '' of 'energy/'"),
-        ("energy/quantile:0.1", "has a number, which quantile does not take"),
-        ("energy/budget:1.5", "the budget of 'energy/budget:1.5' is 1.5"),
+        ("energy/", "there is no threshold ''"),
+        ("energy/quantile:rate=0.1", "the threshold quantile has no setting 'rate'.*has: share, weight"),
+        ("energy/budget:1.5", "'1.5' in 'budget:1.5' is no whole number"),
         ("energy/budget:-1", "the argument most is -1"),
-        ("energy/fixed:nan", "'nan' in 'energy/fixed:nan' is no number"),
+        ("energy/fixed:nan", "'nan' in 'fixed:nan' is no number"),
         ("gdoc:much", "'much' in 'gdoc:much' is no number"),
         ("gdoc:", "'' in 'gdoc:' is no number"),
         ("gdoc:2", "the argument threshold is 2.0, which is no probability"),
-        ("none:1", "there is no detector 'none:1', but 'none'"),
+        ("none:1", "the detector none has no setting.*leave it out; none has no settings"),
         (" , ", "there is no detector to compare"),
     ],
 )

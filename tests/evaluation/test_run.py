@@ -23,8 +23,8 @@ from evergraph import EvergraphError, EvolvingGraph, InputError
 from evergraph.cli import common
 from evergraph.cli.common import parse_history, parse_seeds
 from evergraph.datasets import synthetic
-from evergraph.detect import DETECTORS, DOC, GDOC
-from evergraph.evaluation.configuration import Configuration, build_detector, build_model
+from evergraph.detect import DOC, GDOC
+from evergraph.evaluation.configuration import Configuration
 from evergraph.evaluation.row import TaskRow
 from evergraph.evaluation.run import run
 from evergraph.evaluation.run_folder import RunFolder, open_run
@@ -32,8 +32,8 @@ from evergraph.graph.arrays import fingerprint
 from evergraph.graph.window import TextMode
 from evergraph.learning.learner import LifelongLearner, Restart
 from evergraph.learning.task import Mode
+from evergraph.names import DETECTORS, MODELS, build_detector, build_model, load
 from evergraph.nn import MLP, SGC, Custom, GraphSAGE
-from evergraph.nn.catalogue import MODELS
 from tests.faults import Faults
 
 GRAPH = synthetic(vertices=400, times=6, classes=4, new_classes=1, seed=1)
@@ -204,15 +204,15 @@ def test_what_json_cannot_hold_is_refused(settings, tmp_path):
 
 
 def test_models_and_detectors_by_name():
-    assert all(type(build_model(name)) is kind for name, kind in MODELS.items())
-    assert all(type(build_detector(name)) is kind for name, kind in DETECTORS.items())
+    assert all(type(build_model(name)) is load("model", name) for name in MODELS)
+    assert all(type(build_detector(name)) is load("detector", name) for name in DETECTORS)
     assert build_model("saint", hidden=8, dropout=0.1).base == dataclasses.replace(
         build_model("saint").base, hidden=8, dropout=0.1
     )
     assert build_model("sgc", hops=3) == SGC(3)
-    with pytest.raises(InputError, match="choose one of sage, gat"):
+    with pytest.raises(InputError, match="choose from sage, gat"):
         build_model("bert")
-    with pytest.raises(InputError, match="choose one of none, doc"):
+    with pytest.raises(InputError, match="choose from none, doc"):
         build_detector("sherlock")
 
 
@@ -607,8 +607,6 @@ def test_bad_histories(text):
 
 def test_options_have_the_names_of_the_package():
     for names, known in [
-        (common.ModelName, MODELS),
-        (common.DetectorName, DETECTORS),
         (common.RestartName, get_args(Restart)),
         (common.ModeName, get_args(Mode)),
         (common.TextName, [mode for mode in get_args(TextMode) if mode != "counts"]),

@@ -12,17 +12,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from evergraph import EvolvingGraph, LifelongLearner, tasks
+from evergraph import EvolvingGraph, LifelongLearner, names, tasks
 from evergraph.datasets import synthetic
 from evergraph.datasets.export import to_tables
 from evergraph.detect import DOC, GDOC, AutoDetector, Detector, IsoMax, Outputs, PostHoc, Softmax
 from evergraph.detect.base import UNLABELLED
-from evergraph.detect.scores import SCORES, Relative, Smoothed, Together
+from evergraph.detect.scores import Relative, Smoothed, Together
 from evergraph.detect.scores.base import inner_state, outer_state
 from evergraph.detect.thresholds import BackTest, Budget, Conformal, Fixed, Quantile, Threshold
 from evergraph.learning.task import Task
 from evergraph.nn import GraphSAGE
 from tests.learning.test_learner import shuffled_future
+
+SCORES = {name: names.load("score", name) for name in names.SCORES}
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

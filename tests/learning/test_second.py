@@ -17,8 +17,8 @@ from evergraph.detect import DOC, GDOC, Detector, Outputs, PostHoc, Softmax, che
 from evergraph.detect.auto import AutoDetector
 from evergraph.detect.scores import Energy, MaxLogit, Relative, Score, Sentinel, Smoothed, Together
 from evergraph.detect.thresholds import Fixed
-from evergraph.learning.describe import described, rebuilt
 from evergraph.learning.task import Task, tasks
+from evergraph.names import described, rebuilt
 from evergraph.nn import MLP, Custom, GraphSAGE, GraphSAINT, MostFrequent
 from evergraph.workspace import deciding
 from evergraph_paper.as_published import PublishedLearner

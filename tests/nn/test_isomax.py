@@ -16,8 +16,8 @@ from torch.nn import functional as F  # noqa: N812
 
 from evergraph import EvergraphError, EvolvingGraph, InputError, LifelongLearner, Task, evaluate, tasks
 from evergraph.datasets import synthetic
-from evergraph.detect import DETECTORS, GDOC, IsoMax, Outputs, Softmax, check_detector
-from evergraph.learning.describe import described, rebuilt
+from evergraph.detect import GDOC, IsoMax, Outputs, Softmax, check_detector
+from evergraph.names import DETECTORS, described, load, rebuilt
 from evergraph.nn import (
     GAT,
     GCN,
@@ -566,7 +566,7 @@ def test_descriptions_and_back() -> None:
     assert described(IsoMax(0.5)) == {"name": "isomax", "threshold": 0.5, "scale": 10.0}
     assert rebuilt(described(model), "model") == model
     assert rebuilt(described(IsoMax(0.5, scale=3)), "detector") == IsoMax(0.5, scale=3)
-    for kind in (GDOC, *DETECTORS.values()):
+    for kind in (GDOC, *(load("detector", name) for name in DETECTORS)):
         assert rebuilt(described(kind()), "detector") == kind()
 
 

@@ -15,8 +15,8 @@ from evergraph.evaluation.metrics import Confusion, open_macro_f1
 from evergraph.evaluation.row import TaskRow
 from evergraph.evaluation.run import run_task
 from evergraph.graph.times import TimeAxis
-from evergraph.learning.describe import described
 from evergraph.learning.task import Task
+from evergraph.names import described
 from evergraph_paper.as_published import unmapped_open_f1
 
 __all__ = ["LifelongTrial", "rows_of", "settings_of"]

@@ -15,7 +15,7 @@ from evergraph.detect import Detector
 from evergraph.evaluation.metrics import Confusion, Interval, forward_transfer, over_seeds, pooled
 from evergraph.evaluation.results import Finished
 from evergraph.graph.times import TimeAxis
-from evergraph.learning.describe import described
+from evergraph.names import described
 from evergraph_paper.lifelong import settings_of
 from evergraph_paper.plan import Row
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from itertools import product
 
 from evergraph.detect import DOC, GDOC, Detector, Softmax
-from evergraph.evaluation.configuration import Configuration, build_model
+from evergraph.evaluation.configuration import Configuration
 from evergraph.learning.learner import Restart
 from evergraph.learning.rates import default_rate
 from evergraph.learning.task import History
+from evergraph.names import build_model
 from evergraph_paper.lifelong import LifelongTrial
 from evergraph_paper.subject import LEVELS, Subject
 

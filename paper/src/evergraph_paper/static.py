@@ -24,8 +24,8 @@ from evergraph.detect import Softmax
 from evergraph.errors import InputError
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.features import SparseFeatures
-from evergraph.learning.describe import described
 from evergraph.learning.training import OnStep, train
+from evergraph.names import described
 from evergraph.nn import GAT, GCN, MLP, Batch, Draw, GraphSAGE, Model, Neighbours, SparseMatrix
 from evergraph.nn.adam import Adam
 from evergraph.nn.base import Parameters

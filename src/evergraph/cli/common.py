@@ -65,29 +65,7 @@ SEEDS_HELP = "How often, and with which seeds: as 0-4, or 0,2,5, or 3."
 Seeds = Annotated[str, typer.Option("--seeds", metavar="SEEDS", help=SEEDS_HELP)]
 
 
-# Written out, for the places that have these names import torch, which help must not wait for. A test compares them.
-class ModelName(StrEnum):
-    """The models."""
-
-    sage = "sage"
-    gat = "gat"
-    gcn = "gcn"
-    sgc = "sgc"
-    jknet = "jknet"
-    saint = "saint"
-    mlp = "mlp"
-    most_frequent = "most-frequent"
-
-
-class DetectorName(StrEnum):
-    """The detectors of unseen classes."""
-
-    none = "none"
-    doc = "doc"
-    gdoc = "gdoc"
-    auto = "auto"
-
-
+# Written out, because the modules that define these import torch. A test compares them.
 class RestartName(StrEnum):
     """What a task starts from."""
 

@@ -15,7 +15,6 @@ import typer
 from evergraph.cli.common import (
     HistoryOption,
     Json,
-    ModelName,
     ModeName,
     Quiet,
     RestartName,
@@ -40,6 +39,7 @@ from evergraph.cli.options import (
     RestartOption,
     Steps,
 )
+from evergraph.names import COMPARED_DETECTORS, DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from evergraph.evaluation.compare import CompareState, Comparison
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 EXAMPLE = "Example: evergraph compare metamath --detectors none,gdoc:0.75,energy,auto --seeds 0-2 --out compared"
 
 _BETWEEN = 30.0  # seconds
-# Written out, for the place that has it imports torch, which help must not wait for. A test compares them.
-USUAL = "none,gdoc:0.5,gdoc:0.75,energy,relative-energy,auto"
 _DETECTORS = (
     "Which, with commas: none, auto, doc, gdoc (a threshold as gdoc:0.5), or a score, as energy or relative-energy, "
     "perhaps with a threshold, as energy/conformal or msp/fixed:0.5."
@@ -60,8 +58,8 @@ def compare(
         list[str],
         typer.Argument(metavar="GRAPH...", help="Graph folders, or: metamath, synthetic.", autocompletion=graphs_like),
     ],
-    detectors: Annotated[str, typer.Option(metavar="DETECTORS", help=_DETECTORS)] = USUAL,
-    model: ModelOption = ModelName.sage,
+    detectors: Annotated[str, typer.Option(metavar="DETECTORS", help=_DETECTORS)] = COMPARED_DETECTORS,
+    model: ModelOption = DEFAULT_MODEL,
     hidden: Hidden = None,
     layers: Layers = None,
     dropout: Dropout = None,
@@ -90,11 +88,12 @@ def compare(
     from evergraph.evaluation.candidates import contestants
     from evergraph.evaluation.compare import compare as compare_all
     from evergraph.evaluation.compare_views import write_comparison
-    from evergraph.evaluation.configuration import Configuration, build_model
+    from evergraph.evaluation.configuration import Configuration
+    from evergraph.names import build_model
 
     chosen = contestants(detectors)
     configuration = Configuration(
-        model=build_model(model.value, hidden=hidden, layers=layers, dropout=dropout, hops=hops),
+        model=build_model(model, hidden=hidden, layers=layers, dropout=dropout, hops=hops),
         history=sight,
         restart=restart.value,
         steps=steps,

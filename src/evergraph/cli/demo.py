@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evergraph.cli.common import DetectorName, Json, Quiet, Stopwatch, console, print_json, set_up_logging
+from evergraph.cli.common import Json, Quiet, Stopwatch, console, print_json, set_up_logging
 from evergraph.errors import InputError
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _run(out: Path, years: str, say: Callable[[str], Any], quiet: bool) -> tuple
     say(f"\n3. Learning for life\n{_RUN.format(years=years)}")
     folder, page = out / "run", out / "report.html"
     say(f"\n$ evergraph run {_GRAPH} --threshold {_THRESHOLD} --out {folder}")
-    run(_GRAPH, detector=DetectorName.gdoc, threshold=_THRESHOLD, out=folder, replace=True, quiet=quiet)
+    run(_GRAPH, threshold=_THRESHOLD, out=folder, replace=True, quiet=quiet)
     say(f"\n$ evergraph report {folder} --out {page}")
     report(folder, out=page, quiet=quiet)
     headline = story_of_run(folder).headlines[0].value

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
-from evergraph.cli.common import DetectorName, ModelName, ModeName, RestartName
+from evergraph.cli.common import ModeName, RestartName
+from evergraph.names import known
 
 __all__ = [
     "Alpha",
@@ -38,7 +40,21 @@ __all__ = [
     "names_in",
 ]
 
-ModelOption = Annotated[ModelName, typer.Option("--model", help="The model.")]
+
+def _like(kind: str) -> Callable[[str], list[str]]:
+    """What Tab offers for a name of the registry."""
+    return lambda incomplete: [name for name in known(kind) if name.startswith(incomplete)]
+
+
+ModelOption = Annotated[
+    str,
+    typer.Option(
+        "--model",
+        metavar="MODEL",
+        help=f"The model: {', '.join(known('model'))}. Settings may follow, as sgc:hops=3.",
+        autocompletion=_like("model"),
+    ),
+]
 Hidden = Annotated[
     int | None, typer.Option("--hidden", min=1, metavar="N", help="Its width. Default: the model's own.")
 ]
@@ -49,7 +65,16 @@ Dropout = Annotated[float | None, typer.Option("--dropout", metavar="X", help="I
 Hops = Annotated[
     int | None, typer.Option("--hops", min=1, metavar="N", help="Its propagation steps (sgc). Default: 2.")
 ]
-DetectorOption = Annotated[DetectorName, typer.Option("--detector", help="Detector of unseen classes.")]
+DetectorOption = Annotated[
+    str,
+    typer.Option(
+        "--detector",
+        metavar="DETECTOR",
+        help=f"Detector of unseen classes: {', '.join(known('detector'))}, or a score, as energy. Settings may follow, "
+        "as gdoc:0.5 or gdoc:threshold=0.5,alpha=3; a threshold may follow a score, as energy/conformal.",
+        autocompletion=_like("detector"),
+    ),
+]
 Threshold = Annotated[
     float | None,
     typer.Option(

@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evergraph.cli.common import (
-    DetectorName,
     GraphArgument,
     HistoryOption,
     Json,
-    ModelName,
     ModeName,
     Quiet,
     RestartName,
@@ -45,6 +43,7 @@ from evergraph.cli.options import (
     Steps,
     Threshold,
 )
+from evergraph.names import DEFAULT_DETECTOR, DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -67,14 +66,14 @@ _HEADLINE = {
 
 def run(
     graph: GraphArgument,
-    model: ModelOption = ModelName.sage,
+    model: ModelOption = DEFAULT_MODEL,
     hidden: Hidden = None,
     layers: Layers = None,
     dropout: Dropout = None,
     hops: Hops = None,
     history: HistoryOption = "auto",
     restart: RestartOption = RestartName.warm,
-    detector: DetectorOption = DetectorName.gdoc,
+    detector: DetectorOption = DEFAULT_DETECTOR,
     threshold: Threshold = None,
     alpha: Alpha = None,
     most: Most = None,
@@ -98,12 +97,13 @@ def run(
     wanted, sight = parse_seeds(seeds), parse_history(history)
     set_up_logging(quiet)
     from evergraph.datasets import load
-    from evergraph.evaluation.configuration import Configuration, build_detector, build_model
+    from evergraph.evaluation.configuration import Configuration
     from evergraph.evaluation.run import run as run_configuration
+    from evergraph.names import build_detector, build_model
 
     configuration = Configuration(
-        model=build_model(model.value, hidden=hidden, layers=layers, dropout=dropout, hops=hops),
-        detector=build_detector(detector.value, threshold=threshold, alpha=alpha, most=most),
+        model=build_model(model, hidden=hidden, layers=layers, dropout=dropout, hops=hops),
+        detector=build_detector(detector, threshold=threshold, alpha=alpha, most=most),
         history=sight,
         restart=restart.value,
         steps=steps,

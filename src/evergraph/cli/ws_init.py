@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evergraph.cli.common import (
-    DetectorName,
     HistoryOption,
     Json,
-    ModelName,
     Quiet,
     graphs_like,
     parse_history,
@@ -53,6 +51,7 @@ from evergraph.cli.ws_common import (
     tell,
 )
 from evergraph.errors import InputError
+from evergraph.names import DEFAULT_DETECTOR, DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from evergraph.datasets.tables import Columns
@@ -84,13 +83,13 @@ def init(
     edge_time: EdgeTimeColumn = None,
     every: Every = None,
     drop_dangling: DropDangling = False,
-    model: ModelOption = ModelName.sage,
+    model: ModelOption = DEFAULT_MODEL,
     hidden: Hidden = None,
     layers: Layers = None,
     dropout: Dropout = None,
     hops: Hops = None,
     history: HistoryOption = "auto",
-    detector: DetectorOption = DetectorName.gdoc,
+    detector: DetectorOption = DEFAULT_DETECTOR,
     threshold: Threshold = None,
     alpha: Alpha = None,
     most: Most = None,
@@ -110,8 +109,8 @@ def init(
     with interruptible(ws):
         with progress("init", quiet or as_json) as shown:
             from evergraph.datasets.tables import Columns, feature_columns
-            from evergraph.evaluation.configuration import build_detector, build_model
             from evergraph.learning.training import steps_a_task
+            from evergraph.names import build_detector, build_model
             from evergraph.workspace import Workspace
 
             columns = Columns(id, time, label, text, names_in(features), source, target, edge_time)
@@ -119,8 +118,8 @@ def init(
                 # Kept one by one: columns of later slices may come in another order.
                 columns = replace(columns, features=feature_columns(vertices, columns.features))
             # Before a graph is read, which may take long.
-            chosen = build_model(model.value, hidden=hidden, layers=layers, dropout=dropout, hops=hops)
-            rejecting = build_detector(detector.value, threshold=threshold, alpha=alpha, most=most)
+            chosen = build_model(model, hidden=hidden, layers=layers, dropout=dropout, hops=hops)
+            rejecting = build_detector(detector, threshold=threshold, alpha=alpha, most=most)
             workspace = Workspace.create(
                 ws,
                 _graph(vertices, edges, graph, columns, every, drop_dangling),

@@ -9,7 +9,6 @@ from evergraph.detect.post_hoc import PostHoc
 from evergraph.detect.softmax import Softmax
 
 __all__ = [
-    "DETECTORS",
     "DOC",
     "GDOC",
     "AutoDetector",
@@ -20,6 +19,3 @@ __all__ = [
     "Softmax",
     "check_detector",
 ]
-
-DETECTORS: dict[str, type[Detector]] = {"none": Softmax, "doc": DOC, "gdoc": GDOC, "auto": AutoDetector}
-"""The detectors by the names that the command line and saved files use."""

@@ -32,7 +32,7 @@ from evergraph.evaluation.processes import executor_for, threads_each
 from evergraph.evaluation.recording import OnTask, Recording, record
 from evergraph.evaluation.replay import replay_all
 from evergraph.evaluation.run import NUMERICS_VERSION
-from evergraph.learning.describe import described
+from evergraph.names import described
 
 __all__ = ["CompareState", "Comparison", "OnCompared", "compare"]
 

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from evergraph.detect import DETECTORS, GDOC, Detector
+from evergraph.detect import GDOC, Detector
 from evergraph.errors import InputError
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.times import TimeAxis
 from evergraph.graph.window import TextMode
-from evergraph.learning.describe import described
 from evergraph.learning.learner import LifelongLearner, Restart
 from evergraph.learning.task import History, Mode, Task, tasks
+from evergraph.names import described
 from evergraph.nn import GraphSAGE, Model
-from evergraph.nn.catalogue import MODELS
 
-__all__ = ["Configuration", "build_detector", "build_model", "differences"]
+__all__ = ["Configuration", "differences"]
 
 
 @dataclass(frozen=True)
@@ -83,52 +82,6 @@ class Configuration:
             if isinstance(value, float) and not math.isfinite(value):
                 raise InputError(f"{name} is {value}", fix="give a finite number, or leave it out")
         return found
-
-
-def build_model(name: str, **settings: float | None) -> Model:
-    """A model by its name, with some settings of its own; those that are None have their defaults.
-
-    A model around another one, as GraphSAINT, hands on what it does not know itself.
-
-    Examples
-    --------
-    >>> build_model("sgc", hops=1, hidden=None)
-    SGC(hops=1)
-    >>> build_model("saint", hidden=64).base
-    JKNet(hidden=64, layers=2, dropout=0.5)
-    >>> build_model("sgc", hidden=8)
-    Traceback (most recent call last):
-    evergraph.errors.InputError: the model sgc has no setting 'hidden'. To fix it: leave it out; sgc has: hops.
-    """
-    return _build("model", name, MODELS, settings)
-
-
-def build_detector(name: str, **settings: float | None) -> Detector:
-    """A detector by its name, with some settings of its own; those that are None have their defaults.
-
-    Examples
-    --------
-    >>> build_detector("gdoc", alpha=3.0)
-    GDOC(threshold=0.75, alpha=3.0)
-    """
-    return _build("detector", name, DETECTORS, settings)
-
-
-def _build(what: str, name: str, catalogue: Mapping[str, type], settings: Mapping[str, float | None]) -> Any:
-    if name not in catalogue:
-        raise InputError(f"there is no {what} {name!r}", fix=f"choose one of {', '.join(catalogue)}")
-    built: Any = catalogue[name]()
-    base: Any = getattr(built, "base", None)
-    own, inner = ([entry.name for entry in fields(part)] if part is not None else [] for part in (built, base))
-    given = {key: value for key, value in settings.items() if value is not None}
-    known = [key for key in (*own, *inner) if key != "base"]
-    for key in given:
-        if key not in known:
-            has = f"leave it out; {name} has: {', '.join(known)}" if known else f"leave it out; {name} has no settings"
-            raise InputError(f"the {what} {name} has no setting {key!r}", fix=has)
-    if handed_on := {key: value for key, value in given.items() if key not in own}:
-        built = replace(built, base=replace(base, **handed_on))
-    return replace(built, **{key: value for key, value in given.items() if key in own})
 
 
 def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:

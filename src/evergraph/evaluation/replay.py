@@ -18,7 +18,7 @@ from evergraph.graph.arrays import fingerprint
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.inputs.slice_context import Sight
 from evergraph.learning.decisions import Decisions
-from evergraph.learning.describe import described
+from evergraph.names import described
 
 __all__ = ["Judged", "replay", "replay_all"]
 

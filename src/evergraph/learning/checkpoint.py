@@ -27,7 +27,7 @@ from safetensors.torch import save as tensors_to
 from evergraph.detect import Detector
 from evergraph.errors import DamagedLearnerError, EvergraphError, InputError
 from evergraph.inputs.vocabulary import Vocabulary
-from evergraph.learning.describe import described, rebuilt
+from evergraph.names import described, rebuilt
 from evergraph.nn.base import Model
 from evergraph.storage.checksummed import InvalidJsonError, dump_json, load_json
 from evergraph.storage.files import locked, sync_folder, write_synced

@@ -16,9 +16,10 @@ from evergraph.errors import InputError
 from evergraph.nn.base import Batch, Draw, Model, Parameters, check_settings
 from evergraph.nn.noise import Noise
 from evergraph.nn.ops import linear
+from evergraph.nn.sage import GraphSAGE
 from evergraph.nn.sparse import SparseMatrix
 
-__all__ = ["Custom"]
+__all__ = ["Custom", "as_model"]
 
 _MODULE, _BUFFER = "module.", "buffer."
 _FACTORY = "a function of the number of features that makes the module"
@@ -201,3 +202,20 @@ def _checked(found: Any, vertices: int) -> Tensor:
     raise InputError(
         f"the module returned {what} for {vertices} vertices", fix="return a float32 tensor with a row for each vertex"
     )
+
+
+def as_model(model: Model | nn.Module | None) -> Model:
+    """Return a model as it is, a module with an output layer on top, or the default model.
+
+    Examples
+    --------
+    >>> as_model(None)
+    GraphSAGE(hidden=32, layers=2, dropout=0.5)
+    """
+    if model is None:
+        return GraphSAGE()
+    if isinstance(model, nn.Module):
+        return Custom(model)
+    if not isinstance(model, Model):
+        raise InputError(f"{model!r} is no model", fix="give one of evergraph.nn or a torch.nn.Module")
+    return model

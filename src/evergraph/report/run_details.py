@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evergraph.detect import DETECTORS
 from evergraph.evaluation.configuration import flat
 from evergraph.evaluation.run_folder import KeptRun
-from evergraph.nn.catalogue import MODELS
+from evergraph.names import DETECTORS, MODELS
 
 __all__ = ["command_of", "details_of", "summary_of", "title_of"]
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from evergraph.detect import DOC, GDOC
 from evergraph.evaluation.metrics import Confusion, pooled
-from evergraph.learning.describe import described
+from evergraph.names import described
 from evergraph_paper.claims.evidence import Evidence, judged
 from evergraph_paper.claims.verdict import (
     Gap,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from evergraph.analysis.tdiff import tdiff
-from evergraph.evaluation.configuration import build_model
+from evergraph.names import build_model
 from evergraph.nn.base import count_parameters
 from evergraph_paper.claims.evidence import Evidence, judged
 from evergraph_paper.claims.verdict import Gap, Verdict, answer, every_part, on_graphs, paired, parts_in_words

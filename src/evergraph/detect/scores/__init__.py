@@ -21,9 +21,6 @@ from evergraph.detect.scores.together import Together
 
 __all__ = [
     "MSP",
-    "OF_GRAPH",
-    "OF_OUTPUTS",
-    "SCORES",
     "Bursting",
     "Crowding",
     "Energy",
@@ -42,26 +39,3 @@ __all__ = [
     "Surplus",
     "Together",
 ]
-
-OF_OUTPUTS: dict[str, type[Score]] = {
-    "msp": MSP,
-    "max_logit": MaxLogit,
-    "energy": Energy,
-    "entropy": Entropy,
-    "mahalanobis": Mahalanobis,
-    "nearest": Nearest,
-    "sentinel": Sentinel,
-}
-"""The scores of a model's outputs, by name."""
-OF_GRAPH: dict[str, type[Score]] = {
-    "new_words": NewWords,
-    "bursting": Bursting,
-    "surplus": Surplus,
-    "misfit": Misfit,
-    "new_neighbours": NewNeighbours,
-    "remote": Remote,
-    "crowding": Crowding,
-}
-"""Those of words, of neighbours, and of both."""
-SCORES = OF_OUTPUTS | OF_GRAPH
-"""The scores that stand alone, by name; `Relative`, `Smoothed` and `Together` make others of them."""

@@ -7,13 +7,4 @@ from evergraph.detect.thresholds.conformal import Conformal
 from evergraph.detect.thresholds.fixed import Fixed
 from evergraph.detect.thresholds.quantile import Quantile
 
-__all__ = ["THRESHOLDS", "BackTest", "Budget", "Conformal", "Fixed", "Quantile", "Threshold"]
-
-THRESHOLDS: dict[str, type[Threshold]] = {
-    "fixed": Fixed,
-    "quantile": Quantile,
-    "conformal": Conformal,
-    "budget": Budget,
-    "back-test": BackTest,
-}
-"""The thresholds by name."""
+__all__ = ["BackTest", "Budget", "Conformal", "Fixed", "Quantile", "Threshold"]

@@ -4,12 +4,16 @@ import json
 
 import pytest
 
+from evergraph import names
 from evergraph.detect import DOC, GDOC, AutoDetector, Detector, PostHoc, Softmax
 from evergraph.detect.auto import SIGNALS
-from evergraph.detect.scores import SCORES, Energy, Relative, Smoothed, Together
-from evergraph.detect.thresholds import THRESHOLDS, BackTest, Budget
+from evergraph.detect.scores import Energy, Relative, Smoothed, Together
+from evergraph.detect.thresholds import BackTest, Budget
 from evergraph.errors import InputError
-from evergraph.learning.describe import described, rebuilt
+from evergraph.names import described, rebuilt
+
+SCORES = {name: names.load("score", name) for name in names.SCORES}
+THRESHOLDS = {name: names.load("threshold", name) for name in names.THRESHOLDS}
 
 DETECTORS: list[Detector] = [
     Softmax(),

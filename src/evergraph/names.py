@@ -1,0 +1,397 @@
+"""The one registry: models, detectors, scores and thresholds by name, and where each one lives.
+
+A class is imported when its name is first used, so this module needs no torch. Installed packages add names through
+the entry-point groups ``evergraph.models``, ``evergraph.detectors``, ``evergraph.scores`` and ``evergraph.thresholds``.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping
+from dataclasses import Field, fields, is_dataclass, replace
+from difflib import get_close_matches
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from evergraph.errors import InputError
+
+__all__ = [
+    "COMPARED_DETECTORS",
+    "DEFAULT_DETECTOR",
+    "DEFAULT_MODEL",
+    "DETECTORS",
+    "MODELS",
+    "SCORES",
+    "THRESHOLDS",
+    "build",
+    "build_detector",
+    "build_model",
+    "described",
+    "known",
+    "load",
+    "load_plugin",
+    "rebuilt",
+    "split_detectors",
+]
+
+DEFAULT_MODEL, DEFAULT_DETECTOR = "sage", "gdoc"
+COMPARED_DETECTORS = "none,gdoc:0.5,gdoc:0.75,energy,relative-energy,auto"
+"""What a comparison compares unless told otherwise."""
+
+MODELS = {
+    "sage": "evergraph.nn:GraphSAGE",
+    "gat": "evergraph.nn:GAT",
+    "gcn": "evergraph.nn:GCN",
+    "sgc": "evergraph.nn:SGC",
+    "jknet": "evergraph.nn:JKNet",
+    "saint": "evergraph.nn:GraphSAINT",
+    "mlp": "evergraph.nn:MLP",
+    "most-frequent": "evergraph.nn:MostFrequent",
+}
+DETECTORS = {
+    "none": "evergraph.detect:Softmax",
+    "doc": "evergraph.detect:DOC",
+    "gdoc": "evergraph.detect:GDOC",
+    "auto": "evergraph.detect:AutoDetector",
+}
+OUTPUT_SCORES = {
+    "msp": "evergraph.detect.scores:MSP",
+    "max_logit": "evergraph.detect.scores:MaxLogit",
+    "energy": "evergraph.detect.scores:Energy",
+    "entropy": "evergraph.detect.scores:Entropy",
+    "mahalanobis": "evergraph.detect.scores:Mahalanobis",
+    "nearest": "evergraph.detect.scores:Nearest",
+    "sentinel": "evergraph.detect.scores:Sentinel",
+}
+"""Scores of a model's outputs, which may also be taken relative to those of the class: ``relative-energy``."""
+GRAPH_SCORES = {
+    "new_words": "evergraph.detect.scores:NewWords",
+    "bursting": "evergraph.detect.scores:Bursting",
+    "surplus": "evergraph.detect.scores:Surplus",
+    "misfit": "evergraph.detect.scores:Misfit",
+    "new_neighbours": "evergraph.detect.scores:NewNeighbours",
+    "remote": "evergraph.detect.scores:Remote",
+    "crowding": "evergraph.detect.scores:Crowding",
+}
+"""Scores of a vertex's words and neighbours."""
+SCORES = OUTPUT_SCORES | GRAPH_SCORES
+THRESHOLDS = {
+    "fixed": "evergraph.detect.thresholds:Fixed",
+    "quantile": "evergraph.detect.thresholds:Quantile",
+    "conformal": "evergraph.detect.thresholds:Conformal",
+    "budget": "evergraph.detect.thresholds:Budget",
+    "back-test": "evergraph.detect.thresholds:BackTest",
+}
+# Made of other parts: they have names in saved files, but none on the command line.
+_COMPOSED = {
+    "isomax-outputs": "evergraph.nn:IsoMaxOutputs",
+    "isomax": "evergraph.detect:IsoMax",
+    "post-hoc": "evergraph.detect:PostHoc",
+    "relative": "evergraph.detect.scores:Relative",
+    "smoothed": "evergraph.detect.scores:Smoothed",
+    "together": "evergraph.detect.scores:Together",
+}
+_TABLES = {"model": MODELS, "detector": DETECTORS, "score": SCORES, "threshold": THRESHOLDS}
+_BASES = {
+    "model": "evergraph.nn:Model",
+    "detector": "evergraph.detect:Detector",
+    "score": "evergraph.detect.scores:Score",
+    "threshold": "evergraph.detect.thresholds:Threshold",
+}
+_RELATIVE = "relative-"
+
+
+# --- names to classes ------------------------------------------------------------------------------------------------
+
+
+def known(kind: str) -> list[str]:
+    """Return the names of a kind ("model", "detector", "score" or "threshold"), those of plug-ins last.
+
+    Examples
+    --------
+    >>> known("threshold")[:2]
+    ['fixed', 'quantile']
+    """
+    return list(dict.fromkeys([*_TABLES[kind], *(name for other, name in _plugins() if other == kind)]))
+
+
+def load(kind: str, name: str) -> Any:
+    """Return the class that a name stands for.
+
+    Examples
+    --------
+    >>> load("model", "sgc")
+    <class 'evergraph.nn.sgc.SGC'>
+    """
+    plugins = [(other, entry) for (other, key), entries in _plugins().items() if key == name for entry in entries]
+    own = any(name in table for table in (*_TABLES.values(), _COMPOSED))
+    if len(plugins) + own > 1:
+        packages = [*(["Evergraph"] if own else []), *(_package(entry) for _, entry in plugins)]
+        raise InputError(
+            f"the name {name!r} is used twice: by {' and by '.join(packages)}",
+            fix=f"uninstall {packages[-1]}, or have it register another name",
+        )
+    for other, entry in plugins:
+        if other == kind:
+            loaded, base = load_plugin(entry), _import(_BASES[kind])
+            if not (isinstance(loaded, type) and issubclass(loaded, base)):
+                raise InputError(
+                    f"the {kind} {name!r} of the package {_package(entry)} is no subclass of {base.__name__}",
+                    fix=f"derive it from {_BASES[kind].replace(':', '.')}",
+                )
+            return loaded
+    place = _TABLES[kind].get(name) or _COMPOSED.get(name)
+    if place is None:
+        raise _unknown(kind, name, known(kind))
+    return _import(place)
+
+
+def load_plugin(entry: EntryPoint) -> Any:
+    """Return what an installed package registered; raise an error that names the package if that fails."""
+    try:
+        return entry.load()
+    except Exception as error:
+        package = _package(entry)
+        raise InputError(
+            f"the plug-in {entry.name!r} of the package {package} cannot be loaded ({type(error).__name__}: {error})",
+            fix=f"repair or uninstall {package}",
+        ) from error
+
+
+@cache
+def _plugins() -> dict[tuple[str, str], list[EntryPoint]]:
+    found: dict[tuple[str, str], list[EntryPoint]] = {}
+    for kind in _TABLES:
+        for entry in entry_points(group=f"evergraph.{kind}s"):
+            found.setdefault((kind, entry.name), []).append(entry)
+    return found
+
+
+def _package(entry: EntryPoint) -> str:
+    return entry.dist.name if entry.dist else entry.module
+
+
+def _import(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
+
+
+def _unknown(kind: str, name: str, choices: list[str], fix: str = "") -> InputError:
+    near = get_close_matches(name, choices, n=1)
+    told = f", but {near[0]!r}" if near else ""
+    return InputError(f"there is no {kind} {name!r}{told}", fix=f"choose from {fix or ', '.join(choices)}")
+
+
+# --- text to objects -------------------------------------------------------------------------------------------------
+
+
+def build(kind: str, text: str, **options: float | None) -> Any:
+    """Return a model, score, threshold or detector from its name and settings.
+
+    Parameters
+    ----------
+    kind
+        What to build.
+    text
+        A name, ``name:value`` for its first setting, or ``name:setting=value,setting=value``.
+    **options
+        Further settings; those that are None are ignored. A model around another one, as GraphSAINT, passes on what
+        it does not know itself.
+
+    Examples
+    --------
+    >>> build("model", "sgc:hops=3")
+    SGC(hops=3)
+    >>> build("model", "saint", hidden=64).base
+    JKNet(hidden=64, layers=2, dropout=0.5)
+    >>> build("model", "sgc", hidden=8)
+    Traceback (most recent call last):
+    evergraph.errors.InputError: the model sgc has no setting 'hidden'. To fix it: leave it out; sgc has: hops.
+    """
+    name, colon, rest = text.partition(":")
+    found = load(kind, name)
+    try:
+        built: Any = found()
+    except TypeError as error:
+        raise InputError(f"the {kind} {name} needs more than a name ({error})", fix="build it in Python") from error
+    base: Any = getattr(built, "base", None)
+    own, inner = ({entry.name: entry for entry in fields(part)} if is_dataclass(part) else {} for part in (built, base))
+    settings = {key: entry for key, entry in (inner | own).items() if key != "base"}
+    given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
+    for part in rest.split(",") if colon else []:
+        key, equals, value = part.partition("=")
+        if not equals:
+            key, value = next(iter(own), "value"), part
+        if key in given:
+            raise InputError(f"the setting {key!r} of the {kind} {name} is given twice", fix="give it once")
+        given[key] = _parse(value, text, settings[key]) if key in settings else value
+    for key in given:
+        if key not in settings:
+            has = f"has: {', '.join(settings)}" if settings else "has no settings"
+            raise InputError(f"the {kind} {name} has no setting {key!r}", fix=f"leave it out; {name} {has}")
+    if passed_on := {key: value for key, value in given.items() if key not in own}:
+        built = replace(built, base=replace(base, **passed_on))
+    return replace(built, **{key: value for key, value in given.items() if key in own})
+
+
+def build_model(text: str, **options: float | None) -> Any:
+    """Return a model from its name and settings; see `build`."""
+    return build("model", text, **options)
+
+
+def build_detector(text: str, **options: float | None) -> Any:
+    """Return a detector from its name and settings.
+
+    Besides what `build` reads, the text may be a score with a threshold, as ``energy/budget:50``. ``relative-`` may
+    precede a score of the model's outputs. A score alone gets the default threshold of `PostHoc`.
+
+    Examples
+    --------
+    >>> build_detector("gdoc:0.5", alpha=3.0)
+    GDOC(threshold=0.5, alpha=3.0)
+    >>> build_detector("relative-energy/budget:50").threshold
+    Budget(most=50)
+    """
+    by, slash, rule = text.partition("/")
+    name = by.partition(":")[0]
+    plain = name.removeprefix(_RELATIVE)
+    detectors, scores = known("detector"), known("score")
+    if name in detectors and not slash:
+        return build("detector", text, **options)
+    if plain not in scores:
+        relative = [_RELATIVE + score for score in scores if score not in GRAPH_SCORES]
+        told = f"; {', '.join(relative)}; and any score with a threshold: /{', /'.join(known('threshold'))}"
+        choices = [*detectors, *scores]
+        raise _unknown("detector", text, [*choices, *relative], ", ".join(choices) + told)
+    if given := [option for option, value in options.items() if value is not None]:
+        raise InputError(f"the detector {text} has no setting {given[0]!r}", fix=f"write it as {plain}/fixed:0.5")
+    score = build("score", by.removeprefix(_RELATIVE))
+    if name != plain:
+        if plain in GRAPH_SCORES:
+            raise InputError(f"{plain} reads the graph, not the model, so it is never relative", fix=f"write {plain}")
+        score = load("score", "relative")(score)
+    return load("detector", "post-hoc")(score, *([build("threshold", rule)] if slash else []))
+
+
+def split_detectors(text: str) -> list[str]:
+    """Return the detectors of a list with commas, each once.
+
+    Examples
+    --------
+    >>> split_detectors("none, gdoc:threshold=0.5,alpha=3, energy,none")
+    ['none', 'gdoc:threshold=0.5,alpha=3', 'energy']
+    """
+    found: list[str] = []
+    for part in filter(None, map(str.strip, text.split(","))):
+        if found and "=" in part and ":" not in part:
+            found[-1] += f",{part}"
+        else:
+            found.append(part)
+    return list(dict.fromkeys(found))
+
+
+def _parse(value: str, text: str, setting: Field[Any]) -> Any:
+    kind = str(setting.type)
+    if "bool" in kind and value in ("True", "False"):
+        return value == "True"
+    if "None" in kind and value == "None":
+        return None
+    if "float" not in kind and "int" not in kind:
+        return value
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise InputError(f"{value!r} in {text!r} is no number", fix="write one, as gdoc:0.5")
+    if "float" in kind:
+        return number
+    if not number.is_integer():
+        raise InputError(f"{value!r} in {text!r} is no whole number", fix="write one, as energy/budget:100")
+    return int(number)
+
+
+# --- objects to JSON and back ----------------------------------------------------------------------------------------
+
+
+def described(value: Any) -> Any:
+    """Return a model or detector as a dict of its name and settings, fit for JSON; plain values stay as they are.
+
+    A class without a registered name is described by its own name; `rebuilt` refuses such a description.
+
+    Examples
+    --------
+    >>> from evergraph.nn import SGC
+    >>> described(SGC(hops=3))
+    {'name': 'sgc', 'hops': 3}
+    """
+    if (kind := _kind_of(value)) is not None:
+        settings = fields(value) if is_dataclass(value) else ()
+        version = {"version": value.version} if kind == "detector" and value.version else {}
+        parts = {entry.name: described(getattr(value, entry.name)) for entry in settings}
+        return {"name": _name_of(kind, type(value))} | version | parts
+    if isinstance(value, tuple):
+        return [described(part) for part in value]
+    if type(value).__module__ == "numpy" and hasattr(value, "item"):
+        return value.item()
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return getattr(value, "__qualname__", type(value).__qualname__)
+
+
+def rebuilt(description: Mapping[str, Any] | str | None, what: str) -> Any:
+    """Return the model or detector that a description describes.
+
+    Examples
+    --------
+    >>> rebuilt({"name": "sgc", "hops": 3}, "model")
+    SGC(hops=3)
+    """
+    if description is None:
+        return None
+    settings = {"name": description} if isinstance(description, str) else dict(description)
+    name = settings.pop("name")
+    kinds = [kind for kind in _TABLES if name in known(kind)] or ([what] if name in _COMPOSED else [])
+    if not kinds:
+        raise InputError(
+            f"the {what} is one of your own ({name}), which a file cannot hold",
+            fix=f"install the package that registers {name}, or give it again: load(…, {what}=…)",
+        )
+    found = load(kinds[0], name)
+    if settings.pop("version", 0) != getattr(found, "version", 0):
+        raise InputError(
+            f"the {what} is {name} of another version, and what it has kept would be misread",
+            fix="go on with the Evergraph that wrote it, or start anew",
+        )
+    return found(**{key: _rebuilt_part(part, what) for key, part in settings.items()})
+
+
+def _rebuilt_part(part: Any, what: str) -> Any:
+    if isinstance(part, list):
+        return tuple(_rebuilt_part(one, what) for one in part)
+    return rebuilt(part, what) if isinstance(part, dict) else part
+
+
+def _kind_of(value: Any) -> str | None:
+    """Return the kind of an object; its base class is loaded already if it has one."""
+    for kind, place in _BASES.items():
+        module, _, name = place.partition(":")
+        base = getattr(sys.modules.get(module), name, None)
+        if base is not None and isinstance(value, base):
+            return kind
+    return None
+
+
+def _name_of(kind: str, of: type) -> str:
+    for name, place in (_TABLES[kind] | _COMPOSED).items():
+        if place.endswith(f":{of.__name__}") and _import(place) is of:
+            return name
+    for (other, name), entries in _plugins().items():
+        for entry in entries:
+            same_package = entry.module.partition(".")[0] == of.__module__.partition(".")[0]
+            if other == kind and same_package and load_plugin(entry) is of:
+                return name
+    return of.__qualname__
