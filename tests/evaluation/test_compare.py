@@ -17,7 +17,6 @@ import pytest
 from sklearn.metrics import average_precision_score, f1_score, matthews_corrcoef, roc_auc_score, roc_curve
 
 from evergraph import InputError, names
-from evergraph.cli import compare as cli
 from evergraph.datasets import synthetic
 from evergraph.detect import DOC, GDOC, Softmax
 from evergraph.detect.auto import AutoDetector
