@@ -391,7 +391,7 @@ def test_sparse_features_with_names_bring_new_columns() -> None:
 def test_joining_sparse_features_leaves_both_parts_as_they_were() -> None:
     left = SparseFeatures.of(sparse.csr_array([[1.0, 2]]), Strings.of(["p", "q"]))
     right = SparseFeatures.of(sparse.csr_array([[3.0, 4, 5]]), Strings.of(["new", "q", "p"]))
-    joined = left.join(right)
+    joined = left.stack([left.place(right)])
     assert list(joined.columns) == ["p", "q", "new"]
     assert joined.matrix.toarray().tolist() == [[1, 2, 0], [5, 4, 3]]
     assert joined.matrix.has_sorted_indices

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from evergraph.datasets._metamath_file import read_metamath
-from evergraph.graph.change import assemble
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.features import WordCounts
 from evergraph.graph.ids import Strings
+from evergraph.graph.segments import assemble
 from evergraph.graph.times import TimeAxis
 
 __all__ = ["metamath"]

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from evergraph.detect.base import PAST, UNKNOWN, UNLABELLED, Detector, Outputs, State
 from evergraph.graph.adjacency import Adjacency
-from evergraph.graph.change import assemble
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.ids import take
+from evergraph.graph.segments import assemble
 from evergraph.graph.window import Window
 from evergraph.inputs.slice_context import Sight
 from evergraph.learning.task import Task

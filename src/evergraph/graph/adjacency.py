@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -45,8 +45,7 @@ class Adjacency:
         n = len(vertex_times)
         proper = source != target
         source, target = source[proper].astype(np.int64), target[proper].astype(np.int64)
-        if 2 * len(source) > _MOST or n > _MOST:
-            raise InputError(f"{len(source):,} edges are more than can be held", fix=f"keep to {_MOST // 2:,} edges")
+        _check_size(len(source), n)
         # One sortable number an entry (row, column): sorting these is much faster than sorting pairs.
         keys = np.concatenate([source * n + target, target * n + source])
         visible = None
@@ -67,6 +66,36 @@ class Adjacency:
         np.cumsum(np.bincount(rows, minlength=n), out=indptr[1:])
         return cls(indptr, columns.astype(np.int32), visible)
 
+    def insert(
+        self,
+        source: NDArray[np.integer],
+        target: NDArray[np.integer],
+        vertex_times: NDArray[np.int64],
+        edge_times: NDArray[np.int64] | None = None,
+    ) -> Adjacency:
+        """Rows of these edges and more, given as for `of`; vertices may have been added at the end.
+
+        The result is that of `of` with all edges, but only the new ones are sorted.
+        """
+        added, n = Adjacency.of(source, target, vertex_times, edge_times), len(vertex_times)
+        _check_size(self.edges + added.edges, n)
+        rows, columns = added.rows(), added.indices
+        indptr = np.append(self.indptr, np.full(n + 1 - len(self.indptr), self.indptr[-1]))
+        places = _places(self.indices, indptr[rows], indptr[rows + 1], columns)
+        known = places < indptr[rows + 1]
+        known[known] = self.indices[places[known]] == columns[known]
+        again, new = places[known], places[~known]
+        times = None
+        if self.times is not None or added.times is not None:
+            times, own = np.array(self._visible(vertex_times)), added._visible(vertex_times)
+            times[again] = np.minimum(times[again], own[known])
+            times = np.insert(times, new, own[~known])
+        indptr[1:] += np.cumsum(np.bincount(rows[~known], minlength=n)).astype(np.int32)
+        links = Adjacency(indptr, np.insert(self.indices, new, columns[~known]), times)
+        if len(again) and times is not None and (times == replace(links, times=None)._visible(vertex_times)).all():
+            return replace(links, times=None)
+        return links
+
     @property
     def edges(self) -> int:
         """Number of edges."""
@@ -80,9 +109,19 @@ class Adjacency:
         n = len(self.indptr) - 1
         return sparse.csr_array((data, self.indices, self.indptr), shape=(n, n))
 
+    def rows(self) -> NDArray[np.int32]:
+        """Row of each entry."""
+        return np.repeat(np.arange(len(self.indptr) - 1, dtype=np.int32), np.diff(self.indptr))
+
+    def _visible(self, vertex_times: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The time from which each entry's edge is visible."""
+        if self.times is not None:
+            return self.times
+        return np.maximum(vertex_times[self.rows()], vertex_times[self.indices])
+
     def ends(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64] | None]:
         """Each edge once: its older end, its younger end and, where edges have their own, its time."""
-        rows = np.repeat(np.arange(len(self.indptr) - 1, dtype=np.int32), np.diff(self.indptr))
+        rows = self.rows()
         once = np.flatnonzero(rows < self.indices)
         return rows[once], self.indices[once], None if self.times is None else self.times[once]
 
@@ -95,3 +134,21 @@ class Adjacency:
         visible = inside.data <= last
         kept = np.concatenate([[0], np.cumsum(visible)]).astype(np.int32)
         return Adjacency(kept[inside.indptr], inside.indices[visible], inside.data[visible])
+
+
+def _check_size(edges: int, vertices: int) -> None:
+    if 2 * edges > _MOST or vertices > _MOST:
+        raise InputError(f"{edges:,} edges are more than can be held", fix=f"keep to {_MOST // 2:,} edges")
+
+
+def _places(
+    values: NDArray[np.int32], low: NDArray[np.int32], high: NDArray[np.int32], wanted: NDArray[np.int32]
+) -> NDArray[np.int32]:
+    """Where each wanted value is or would be in its own ascending stretch ``[low, high)`` of the values."""
+    while (open_ := low < high).any():
+        middle = low + (high - low) // 2
+        less = open_.copy()
+        less[open_] = values[middle[open_]] < wanted[open_]
+        low = np.where(less, middle + 1, low)
+        high = np.where(open_ & ~less, middle, high)
+    return low

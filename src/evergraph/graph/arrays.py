@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from evergraph.graph.adjacency import Adjacency
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.features import DenseFeatures, Features, SparseFeatures, WordCounts, kind_of
-from evergraph.graph.ids import Strings
+from evergraph.graph.ids import Ids, Strings
 from evergraph.graph.times import TimeAxis
 
 Arrays = dict[str, NDArray[Any]]
@@ -27,34 +27,22 @@ def to_arrays(graph: EvolvingGraph) -> Arrays:
         "codes": graph.codes,
         "indptr": graph.links.indptr,
         "indices": graph.links.indices,
-        **_from_strings("classes", Strings.of(graph.class_names)),
+        **pack_strings("classes", Strings.of(graph.class_names)),
+        **pack_ids(graph.ids),
+        **pack_features(graph.features),
     }
-    if graph.links.times is not None:
-        arrays["edge_times"] = graph.links.times
-    if isinstance(graph.ids, Strings):
-        arrays |= _from_strings("ids", graph.ids)
-    else:
-        arrays["ids"] = graph.ids
-    if isinstance(graph.features, DenseFeatures):
-        arrays["features"] = graph.features.values
-    elif graph.features is not None:
-        rows = graph.features.matrix
-        arrays["features.indptr"] = rows.indptr.astype(np.int64)
-        arrays["features.indices"] = rows.indices.astype(np.int32)
-        arrays["features.data"] = rows.data
-        arrays |= _from_strings("features.columns", graph.features.columns)
-    return arrays
+    return arrays if graph.links.times is None else {**arrays, "edge_times": graph.links.times}
 
 
 def from_arrays(arrays: Arrays, features: str, axis: TimeAxis, about: Mapping[str, str]) -> EvolvingGraph:
     """The graph of these arrays, whose features are of this kind."""
     return EvolvingGraph(
-        arrays["ids"] if "ids" in arrays else _to_strings("ids", arrays),
+        unpack_ids(arrays),
         arrays["times"],
         arrays["codes"],
-        tuple(_to_strings("classes", arrays)),
+        tuple(unpack_strings("classes", arrays)),
         Adjacency(arrays["indptr"], arrays["indices"], arrays.get("edge_times")),
-        _to_features(features, arrays),
+        unpack_features(features, arrays),
         axis,
         about,
     )
@@ -110,7 +98,33 @@ def _is_pointer(pointer: NDArray[Any], end: int) -> bool:
     return bool(pointer[0] == 0 and pointer[-1] == end and (pointer[1:] >= pointer[:-1]).all())
 
 
-def _to_features(kind: str, arrays: Arrays) -> Features | None:
+def pack_ids(ids: Ids) -> Arrays:
+    """Ids as arrays."""
+    return pack_strings("ids", ids) if isinstance(ids, Strings) else {"ids": ids}
+
+
+def unpack_ids(arrays: Arrays) -> Ids:
+    """Ids from arrays."""
+    return arrays["ids"] if "ids" in arrays else unpack_strings("ids", arrays)
+
+
+def pack_features(features: Features | None) -> Arrays:
+    """Features as arrays."""
+    if features is None:
+        return {}
+    if isinstance(features, DenseFeatures):
+        return {"features": features.values}
+    start, stop = features.indptr[0], features.indptr[-1]
+    return {
+        "features.indptr": features.indptr - start,
+        "features.indices": features.indices[start:stop],
+        "features.data": features.data[start:stop],
+        **pack_strings("features.columns", features.columns),
+    }
+
+
+def unpack_features(kind: str, arrays: Arrays) -> Features | None:
+    """Features of a kind from arrays."""
     if kind == "none":
         return None
     if kind == DenseFeatures.kind:
@@ -119,14 +133,16 @@ def _to_features(kind: str, arrays: Arrays) -> Features | None:
         arrays["features.indptr"],
         arrays["features.indices"],
         arrays["features.data"],
-        _to_strings("features.columns", arrays),
+        unpack_strings("features.columns", arrays),
     )
 
 
-def _from_strings(name: str, strings: Strings) -> Arrays:
+def pack_strings(name: str, strings: Strings) -> Arrays:
+    """A column of strings as two arrays."""
     packed = strings.packed()
     return {f"{name}.bytes": packed.data, f"{name}.offsets": packed.offsets}
 
 
-def _to_strings(name: str, arrays: Arrays) -> Strings:
+def unpack_strings(name: str, arrays: Arrays) -> Strings:
+    """A column of strings from two arrays."""
     return Strings(arrays[f"{name}.bytes"], arrays[f"{name}.offsets"])

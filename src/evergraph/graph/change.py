@@ -1,18 +1,17 @@
-"""Building and changing a graph: every way ends in `assemble`, so that appending equals rebuilding."""
+"""Building and changing a graph."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evergraph.errors import InputError
 from evergraph.graph import ids as id_columns
-from evergraph.graph.adjacency import Adjacency
 from evergraph.graph.classes import extend_names
 from evergraph.graph.columns import (
     EdgeColumns,
@@ -26,15 +25,13 @@ from evergraph.graph.columns import (
     vertex_columns,
 )
 from evergraph.graph.evolving import EvolvingGraph
-from evergraph.graph.features import DenseFeatures, Features, SparseFeatures, kind_of
-from evergraph.graph.ids import Ids
-from evergraph.graph.times import TimeAxis, check_span
+from evergraph.graph.features import SparseFeatures
+from evergraph.graph.segments import assemble, extend, find_ends, slice_segment
+from evergraph.graph.times import TimeAxis
 
 log = logging.getLogger(__name__)
 
 _VERTICES, _EDGES, _IDS = Origin("vertices"), Origin("edges"), Origin("ids")
-_Ends = tuple[NDArray[np.integer], NDArray[np.integer], NDArray[np.int64] | None]
-_NO_EDGES: _Ends = (np.empty(0, np.int64), np.empty(0, np.int64), None)
 
 
 def build(
@@ -55,7 +52,7 @@ def from_columns(
     vertices: VertexColumns, edges: EdgeColumns | None, drop_dangling: bool, about: Mapping[str, str]
 ) -> EvolvingGraph:
     """Build a graph from checked columns."""
-    ends = _ends(vertices.ids, edges, drop_dangling)
+    ends = find_ends([vertices.ids], edges, drop_dangling)
     graph = assemble(
         vertices.ids,
         vertices.times,
@@ -97,32 +94,7 @@ def append_columns(
     graph: EvolvingGraph, new: VertexColumns | None, edges: EdgeColumns | None, drop_dangling: bool
 ) -> EvolvingGraph:
     """Append checked columns."""
-    ids, times, codes, names, joined = graph.ids, graph.times, graph.codes, graph.class_names, graph.features
-    if new is not None:
-        known = np.flatnonzero(id_columns.find(graph.ids, id_columns.to_arrow(new.ids)) >= 0)
-        if len(known):
-            raise InputError(
-                f"vertex {id_columns.at(new.ids, known[0])!r} is in the graph already", fix="append new vertices only"
-            )
-        if type(new.features) is not type(graph.features):
-            raise InputError(
-                f"features of the new vertices: {kind_of(new.features)}; of the graph: {kind_of(graph.features)}",
-                fix="give the new vertices the same kind of features",
-            )
-        ids = id_columns.join(ids, new.ids)
-        times = np.concatenate([times, new.times])
-        check_span(times, _VERTICES, "time", rows=False)
-        names, rows = extend_names(names, new.class_names)
-        codes = np.concatenate([codes, rows[new.codes]])
-        if new.features is not None:
-            joined = graph.features.join(new.features)  # type: ignore[union-attr,arg-type]  # same types, see above
-    old, added = graph.links.ends(), _ends(ids, edges, drop_dangling)
-    ends = (
-        np.concatenate([old[0], added[0]]),
-        np.concatenate([old[1], added[1]]),
-        _join_times(old, added, times),
-    )
-    return assemble(ids, times, codes, names, joined, ends, graph.axis, graph.about)
+    return extend(graph, slice_segment(graph, new, edges, drop_dangling=drop_dangling))
 
 
 def relabel(graph: EvolvingGraph, ids: Iterable[str | int], labels: Iterable[str | None]) -> EvolvingGraph:
@@ -135,7 +107,8 @@ def relabel(graph: EvolvingGraph, ids: Iterable[str | int], labels: Iterable[str
     names, row_of = extend_names(graph.class_names, coded.dictionary.to_pylist())
     codes = graph.codes.copy()
     codes[rows] = row_of[coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
-    return replace(graph, codes=_frozen(codes), class_names=names)
+    codes.flags.writeable = False
+    return replace(graph, codes=codes, class_names=names)
 
 
 def remove(graph: EvolvingGraph, vertices: Iterable[str | int], edges: Any) -> EvolvingGraph:
@@ -147,7 +120,7 @@ def remove(graph: EvolvingGraph, vertices: Iterable[str | int], edges: Any) -> E
     source, target, times = graph.links.ends()
     stays = keep[source] & keep[target]
     if edges is not None:
-        gone_source, gone_target, _ = _ends(graph.ids, check_edges(edges, graph.axis), False)
+        gone_source, gone_target, _ = find_ends([graph.ids], check_edges(edges, graph.axis), False)
         n = len(graph)
         gone = np.minimum(gone_source, gone_target) * n + np.maximum(gone_source, gone_target)
         present = source.astype(np.int64) * n + target
@@ -186,32 +159,6 @@ def find(graph: EvolvingGraph, ids: Iterable[str | int]) -> NDArray[np.int64]:
             f"there is no vertex {wanted[int(unknown[0])].as_py()!r}", fix="give ids of vertices in the graph"
         )
     return rows
-
-
-def assemble(
-    ids: Ids,
-    times: NDArray[np.int64],
-    codes: NDArray[np.int32],
-    class_names: tuple[str, ...],
-    features: Features | None,
-    ends: _Ends,
-    axis: TimeAxis,
-    about: Mapping[str, str],
-) -> EvolvingGraph:
-    """Sort by time (stable, so vertices of one time keep their order), renumber the edges, freeze everything."""
-    source, target, edge_times = ends
-    if (times[1:] < times[:-1]).any():
-        order = np.argsort(times, kind="stable")
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order))
-        ids, times, codes = id_columns.take(ids, order), times[order], codes[order]
-        features = features.take(order) if features is not None else None
-        source, target = place[source], place[target]
-    links = Adjacency.of(source, target, times, edge_times)
-    for array in (ids, links.indptr, links.indices, links.times, *_arrays_of(features)):
-        if isinstance(array, np.ndarray):
-            _frozen(array)
-    return EvolvingGraph(ids, _frozen(times), _frozen(codes), class_names, links, features, axis, dict(about))
 
 
 def check_vertices(
@@ -260,50 +207,3 @@ def check_edges(edges: Any, axis: TimeAxis) -> EdgeColumns | None:
         edges = {"source": pairs[:, 0].tolist(), "target": pairs[:, 1].tolist()}
     table = as_table(edges, _EDGES)
     return edge_columns(table, _EDGES, axis, time="time" if "time" in table.column_names else None)
-
-
-def _ends(ids: Ids, edges: EdgeColumns | None, drop_dangling: bool) -> _Ends:
-    """Rows of the ends of each edge; edges to unknown ids are refused or dropped."""
-    if edges is None:
-        return _NO_EDGES
-    source, target = id_columns.find(ids, edges.source), id_columns.find(ids, edges.target)
-    dangling = (source < 0) | (target < 0)
-    if not dangling.any():
-        return source, target, edges.times
-    if not drop_dangling:
-        row = int(np.argmax(dangling))
-        side = 0 if source[row] < 0 else 1
-        unknown = (edges.source, edges.target)[side][row].as_py()
-        edges.origin.fail(
-            f"an edge leads to {unknown!r}, which is no vertex ({int(dangling.sum()):,} of {len(source):,} edges)",
-            column=edges.names[side],
-            row=row,
-            fix="add the vertices, or drop such edges with drop_dangling (--drop-dangling)",
-        )
-    log.info("edges to unknown vertices dropped: %s", f"{int(dangling.sum()):,}")
-    stays = ~dangling
-    return source[stays], target[stays], edges.times[stays] if edges.times is not None else None
-
-
-def _join_times(old: _Ends, added: _Ends, times: NDArray[np.int64]) -> NDArray[np.int64] | None:
-    """Times of old and added edges; an edge without its own is as old as its younger end."""
-    if old[2] is None and added[2] is None:
-        return None
-    parts = (np.maximum(times[s], times[t]) if own is None else own for s, t, own in (old, added))
-    return np.concatenate(list(parts))
-
-
-def _arrays_of(features: Features | None) -> tuple[NDArray[Any], ...]:
-    if features is None:
-        return ()
-    if isinstance(features, DenseFeatures):
-        return (features.values,)
-    return features.indptr, features.indices, features.data
-
-
-_Array = TypeVar("_Array", bound=NDArray[Any])
-
-
-def _frozen(array: _Array) -> _Array:
-    array.flags.writeable = False
-    return array

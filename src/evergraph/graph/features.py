@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from evergraph.errors import InputError
-from evergraph.graph.ids import Strings
+from evergraph.graph.ids import Strings, find
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,11 +43,15 @@ class DenseFeatures:
         """The vertices of these rows, in this order."""
         return DenseFeatures(self.values[rows])
 
-    def join(self, more: DenseFeatures) -> DenseFeatures:
-        """Both, one below the other."""
+    def place(self, more: DenseFeatures) -> DenseFeatures:
+        """Features of more vertices as `stack` takes them."""
         if self.width != more.width:
             raise InputError(f"the new vertices have {more.width} features, the graph {self.width}", fix="give as many")
-        return DenseFeatures(np.concatenate([self.values, more.values]))
+        return more
+
+    def stack(self, parts: Iterable[DenseFeatures]) -> DenseFeatures:
+        """These rows and those of the parts, one below the other."""
+        return DenseFeatures(np.concatenate([self.values, *(part.values for part in parts)]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,27 +110,34 @@ class SparseFeatures:
         csr = self.matrix[rows]
         return type(self)(csr.indptr.astype(np.int64), csr.indices.astype(np.int32), csr.data, self.columns)
 
-    def join(self, more: Self) -> Self:
-        """Both, one below the other; columns of the same name are one, new ones come last."""
-        place = self._columns
-        target = np.array([place.get(name, -1) for name in more.columns], np.int32)
-        added = np.flatnonzero(target < 0)
-        target[added] = np.arange(self.width, self.width + len(added), dtype=np.int32)
-        columns = Strings.of([*self.columns, *more.columns.take(added)]) if len(added) else self.columns
-        old, new = self.matrix, more.matrix
-        # A copy, for sorting moves entries and the data is shared.
-        moved = sparse.csr_array((new.data.copy(), target[new.indices], new.indptr), shape=(len(more), len(columns)))
-        moved.sort_indices()
-        return type(self)(
-            np.concatenate([old.indptr.astype(np.int64), old.indptr[-1] + moved.indptr[1:].astype(np.int64)]),
-            np.concatenate([old.indices, moved.indices]).astype(np.int32),
-            np.concatenate([old.data, moved.data]),
-            columns,
-        )
+    def place(self, more: Self) -> Self:
+        """Features of more vertices as `stack` takes them: numbers of columns are those here, names the new ones.
 
-    @cached_property
-    def _columns(self) -> dict[str, int]:
-        return {name: column for column, name in enumerate(self.columns)}
+        Columns of the same name are one; new ones come last.
+        """
+        target = find(self.columns, more.columns.arrow())
+        new = np.flatnonzero(target < 0)
+        target[new] = np.arange(self.width, self.width + len(new))
+        matrix = more.matrix
+        # A copy, for sorting moves entries and the data is shared.
+        entries = (matrix.data.copy(), target[matrix.indices], matrix.indptr)
+        moved = sparse.csr_array(entries, shape=(len(more), self.width + len(new)))
+        moved.sort_indices()
+        names = more.columns.take(new) if len(new) else Strings.of([])
+        return type(self)(moved.indptr.astype(np.int64), moved.indices.astype(np.int32), moved.data, names)
+
+    def stack(self, parts: Iterable[Self]) -> Self:
+        """These rows and those of the parts (see `place`), one below the other."""
+        every = [self, *parts]
+        names = [part.columns for part in every]
+        counts = np.concatenate([np.diff(part.indptr) for part in every])
+        spans = [slice(part.indptr[0], part.indptr[-1]) for part in every]
+        return type(self)(
+            np.concatenate([[0], np.cumsum(counts)]),
+            np.concatenate([part.indices[span] for part, span in zip(every, spans, strict=True)]),
+            np.concatenate([part.data[span] for part, span in zip(every, spans, strict=True)]),
+            Strings.concat(names) if any(map(len, names[1:])) else self.columns,
+        )
 
 
 class WordCounts(SparseFeatures):

@@ -42,6 +42,14 @@ class Strings(Sequence[str]):
         return cls(np.frombuffer(b"".join(encoded), np.uint8), offsets)
 
     @classmethod
+    def concat(cls, parts: Iterable[Strings]) -> Strings:
+        """Column of all strings of several columns."""
+        packed = [part.packed() for part in parts]
+        ends = np.cumsum([0, *(len(part.data) for part in packed)])
+        starts = [part.offsets[:-1] + start for part, start in zip(packed, ends, strict=False)]
+        return cls(np.concatenate([part.data for part in packed]), np.concatenate([*starts, ends[-1:]]))
+
+    @classmethod
     def from_arrow(cls, array: pa.Array | pa.ChunkedArray) -> Strings:
         """Column of an Arrow array of strings without nulls."""
         import pyarrow as pa
@@ -130,8 +138,16 @@ def find(ids: Ids, wanted: pa.Array) -> NDArray[np.int64]:
         wanted = wanted.cast(pa.int64())
     else:
         known, wanted = _written(known), _written(wanted)
-    rows = pc.index_in(wanted, value_set=known, skip_nulls=True).fill_null(-1)
-    return rows.to_numpy(zero_copy_only=False).astype(np.int64)
+    if len(wanted) > len(known) // 8:
+        rows = pc.index_in(wanted, value_set=known, skip_nulls=True).fill_null(-1)
+        return rows.to_numpy(zero_copy_only=False).astype(np.int64)
+    # Of a few ids: hash those, not all that are known.
+    coded = wanted.dictionary_encode()
+    places = pc.index_in(known, value_set=coded.dictionary.cast(known.type), skip_nulls=True)
+    row_of = np.full(len(coded.dictionary) + 1, -1)
+    present = np.flatnonzero(places.is_valid().to_numpy(zero_copy_only=False))
+    row_of[places.drop_null().to_numpy()] = present
+    return row_of[coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
 
 
 def _written(column: pa.Array) -> pa.Array:
@@ -158,14 +174,11 @@ def first_duplicate(ids: Ids) -> tuple[int, int] | None:
     return int(again), int(first[values[again]])
 
 
-def join(ids: Ids, more: Ids) -> Ids:
-    """One column of both; whole numbers are written as strings where the other column is strings."""
-    import pyarrow as pa
-
-    if isinstance(ids, Strings) or isinstance(more, Strings):
-        parts = [to_arrow(part).cast(pa.large_string()) for part in (ids, more)]
-        return Strings.from_arrow(pa.concat_arrays(parts))
-    return np.concatenate([ids, more])
+def join(parts: Sequence[Ids]) -> Ids:
+    """One column of several; whole numbers are written as strings where another column is strings."""
+    if all(isinstance(part, np.ndarray) for part in parts):
+        return np.concatenate(parts)
+    return Strings.concat(part if isinstance(part, Strings) else Strings.of(map(str, part.tolist())) for part in parts)
 
 
 def at(ids: Ids, row: int | np.integer) -> str | int:
