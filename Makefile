@@ -4,17 +4,26 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test slow lint bench docs clean
+.PHONY: demo test test-all sanity mutations lint bench docs clean
 
 demo: $(VENV)/.run
 	$(BIN)/evergraph demo --out demo
 
 # Two processes of one thread each: more threads than cores would only wait for each other.
-test: $(VENV)/.dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2
 
-slow: $(VENV)/.dev
-	$(BIN)/python -m pytest -m slow
+test: $(VENV)/.dev
+	$(PYTEST)
+
+test-all: $(VENV)/.dev
+	$(PYTEST) -m 'not sanity' --hypothesis-profile=thorough
+
+# About half an hour; needs the real graphs in EVERGRAPH_DATA.
+sanity: $(VENV)/.dev
+	$(BIN)/python -m pytest -m sanity
+
+mutations: $(VENV)/.dev
+	$(BIN)/python scripts/mutate.py --write
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -1,3 +1,5 @@
+"""What the tests of the package and of the paper share."""
+
 from __future__ import annotations
 
 import os
@@ -9,9 +11,20 @@ from hypothesis import settings
 
 from evergraph.cli import main
 
-# The same examples every time: a test that fails here fails everywhere.
-settings.register_profile("evergraph", derandomize=True, deadline=None, database=None, max_examples=50)
-settings.load_profile("evergraph")
+# The same examples every time: a test that fails here fails everywhere. `make test-all` chooses "thorough".
+settings.register_profile("fast", derandomize=True, deadline=None, database=None, max_examples=20)
+settings.register_profile("thorough", settings.get_profile("fast"), max_examples=50)
+settings.load_profile("fast")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Fail browser tests that would be skipped where CI=true: there, a missing browser must not go unnoticed."""
+    outcome = yield
+    report = outcome.get_result()  # type: ignore[attr-defined]
+    if report.skipped and os.environ.get("CI") == "true" and item.get_closest_marker("browser"):
+        report.outcome = "failed"
+        report.longrepr = f"{report.longrepr[2]}: with CI=true a browser test may not be skipped"
 
 
 @pytest.fixture(scope="module")

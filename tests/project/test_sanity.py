@@ -1,4 +1,4 @@
-"""On real data: better models are better, and detectors detect. Slow: ``python -m pytest -m slow``.
+"""On real data: better models are better, and detectors detect. About half an hour: ``make sanity``.
 
 The runs are those of ``docs/sanity.md`` and are kept, so that they are made once.
 """
@@ -12,7 +12,7 @@ import pytest
 sanity = pytest.importorskip("benchmarks.sanity", reason="the benchmarks are not beside the tests")
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.sanity,
     pytest.mark.skipif(
         not (sanity.DATA / "dblp-hard").is_dir(), reason=f"{sanity.DATA} is not there: set EVERGRAPH_DATA"
     ),
