@@ -19,9 +19,8 @@ from evergraph.detect.scores import Energy, MaxLogit, Relative, Score, Sentinel,
 from evergraph.detect.thresholds import Fixed
 from evergraph.learning.task import Task, tasks
 from evergraph.names import described, rebuilt
-from evergraph.nn import MLP, Custom, GraphSAGE, GraphSAINT, MostFrequent
+from evergraph.nn import Custom, GraphSAGE, GraphSAINT, MostFrequent
 from evergraph.workspace import deciding
-from evergraph_paper.as_published import PublishedLearner
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -268,11 +267,6 @@ def test_models_without_training_have_two_alike() -> None:
     said = one.outputs(last)
     assert torch.equal(said.logits, said.second)  # type: ignore[arg-type]
     assert one.predict(last).rejected.sum() == 0
-
-
-def test_the_authors_learner_has_no_place_for_it() -> None:
-    with pytest.raises(InputError, match="AutoDetector asks for a second model, which the authors' code has no place"):
-        PublishedLearner(MLP(), AutoDetector())
 
 
 # --- the score -------------------------------------------------------------------------------------------------------

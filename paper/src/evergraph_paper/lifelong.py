@@ -121,5 +121,7 @@ def _decided(task: Task, decisions: Any) -> dict[str, Any]:
         **counts,
         **{f"{name}_never_before": count for name, count in never_before.items()},
         "open_f1": open_macro_f1(truth, decisions.classes, unseen) if len(truth) else None,
-        "open_f1_published": unmapped_open_f1(truth, decisions, order, unseen) if len(truth) else None,
+        "open_f1_published": unmapped_open_f1(truth, decisions.classes, decisions.known, order, unseen)
+        if len(truth)
+        else None,
     }
