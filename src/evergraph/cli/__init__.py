@@ -12,6 +12,7 @@ import typer
 from evergraph import __version__
 from evergraph.cli import compare, demo, imports, inspect, report, run, ws
 from evergraph.errors import EvergraphError, InputError
+from evergraph.names import load_plugin
 
 __all__ = ["app", "main"]
 
@@ -33,8 +34,25 @@ app.command("run", short_help="Learn and decide task by task, under some seeds."
 app.command("compare", short_help="Detectors of unseen classes side by side.", epilog=compare.EXAMPLE)(compare.compare)
 app.command("report", short_help="A run or a workspace on one page (HTML).", epilog=report.EXAMPLE)(report.report)
 app.command("demo", short_help="A tour on the embedded graph.", epilog=demo.EXAMPLE)(demo.demo)
-for _command in entry_points(group="evergraph.commands"):
-    _command.load()(app)
+
+
+def _add_plugins() -> None:
+    """Add the commands of installed packages; one that cannot be used is named, and the others work."""
+    for entry in entry_points(group="evergraph.commands"):
+        before = list(app.registered_commands)
+        try:
+            load_plugin(entry)(app)
+        except InputError as error:
+            typer.echo(f"Warning: {error}", err=True)
+        names = {command.name for command in before}
+        for command in app.registered_commands[len(before) :]:
+            if command.name in names:
+                package = entry.dist.name if entry.dist else entry.module
+                typer.echo(f"Warning: the command {command.name!r} of {package} is ignored: there is one.", err=True)
+                app.registered_commands.remove(command)
+
+
+_add_plugins()
 
 
 def _version(wanted: bool) -> None:

@@ -1,4 +1,4 @@
-"""What the commands share: options of the same name everywhere, and how they speak."""
+"""What the commands share: options, which are called and explained alike everywhere, and how they print."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from evergraph.errors import InputError
+from evergraph.names import known
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,24 +46,9 @@ def graphs_like(incomplete: str) -> list[str]:
     return [name for name in offered if name.startswith(incomplete)]
 
 
-GraphArgument = Annotated[
-    str,
-    typer.Argument(metavar="GRAPH", help="A graph folder, or: metamath, synthetic.", autocompletion=graphs_like),
-]
-Out = Annotated[Path, typer.Option("--out", metavar="GRAPH", help="The graph folder to write.")]
-Replace = Annotated[bool, typer.Option("--replace", help="Write over the graph that is there.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, and no tables.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Print no progress and no tables.")]
-HistoryOption = Annotated[
-    str,
-    typer.Option(
-        "--history",
-        metavar="auto|full|N",
-        help="Times before each task that are seen; auto: as many as cover half of the time differences.",
-    ),
-]
-SEEDS_HELP = "How often, and with which seeds: as 0-4, or 0,2,5, or 3."
-Seeds = Annotated[str, typer.Option("--seeds", metavar="SEEDS", help=SEEDS_HELP)]
+def _like(kind: str) -> Callable[[str], list[str]]:
+    """What Tab offers for a name of the registry."""
+    return lambda incomplete: [name for name in known(kind) if name.startswith(incomplete)]
 
 
 # Written out, because the modules that define these import torch. A test compares them.
@@ -87,6 +73,84 @@ class TextName(StrEnum):
 
     past = "past"
     global_ = "global"
+
+
+# --- options ----------------------------------------------------------------------------------------------------------
+
+
+def option(name: str, metavar: str | None, text: str, **more: Any) -> Any:
+    """Return an option: its name, what stands for its value, and its help."""
+    return typer.Option(f"--{name}", metavar=metavar, help=text, **more)
+
+
+GraphArgument = Annotated[
+    str, typer.Argument(metavar="GRAPH", help="A graph folder, or: metamath, synthetic.", autocompletion=graphs_like)
+]
+Out = Annotated[Path, option("out", "GRAPH", "The graph folder to write.")]
+Replace = Annotated[bool, option("replace", None, "Write over the graph that is there.")]
+Json = Annotated[bool, option("json", None, "Print JSON on standard output, and no tables.")]
+Quiet = Annotated[bool, option("quiet", None, "Print no progress and no tables.")]
+HISTORY_HELP = "Times before each task that are seen; auto: as many as cover half of the time differences."
+HistoryOption = Annotated[str, option("history", "auto|full|N", HISTORY_HELP)]
+SEEDS_HELP = "How often, and with which seeds: as 0-4, or 0,2,5, or 3."
+Seeds = Annotated[str, option("seeds", "SEEDS", SEEDS_HELP)]
+
+# Models and detectors
+MODEL_HELP = f"The model: {', '.join(known('model'))}. Settings may follow, as sgc:hops=3."
+DETECTOR_HELP = (
+    f"Detector of unseen classes: {', '.join(known('detector'))}, or a score, as energy. Settings may follow, as "
+    "gdoc:0.5 or gdoc:threshold=0.5,alpha=3; a threshold may follow a score, as energy/conformal."
+)
+THRESHOLD_HELP = "Least probability of a known class (none, doc, gdoc). Default: the detector's own."
+ModelOption = Annotated[str, option("model", "MODEL", MODEL_HELP, autocompletion=_like("model"))]
+Hidden = Annotated[int | None, option("hidden", "N", "Its width. Default: the model's own.", min=1)]
+Layers = Annotated[int | None, option("layers", "N", "Its layers. Default: the model's own.", min=1)]
+Dropout = Annotated[float | None, option("dropout", "X", "Its dropout. Default: the model's own.")]
+Hops = Annotated[int | None, option("hops", "N", "Its propagation steps (sgc). Default: 2.", min=1)]
+DetectorOption = Annotated[str, option("detector", "DETECTOR", DETECTOR_HELP, autocompletion=_like("detector"))]
+Threshold = Annotated[float | None, option("threshold", "X", THRESHOLD_HELP)]
+Alpha = Annotated[float | None, option("alpha", "X", "Risk reduction of doc and gdoc. Default: none.")]
+Most = Annotated[float | None, option("most", "X", "Share of a slice that auto rejects at most. Default: 0.3.")]
+
+# Learning
+Steps = Annotated[int, option("steps", "N", "Training steps for each task.", min=1)]
+LearningRate = Annotated[float | None, option("lr", "X", "Learning rate. Default: the paper's.")]
+RestartOption = Annotated[RestartName, option("restart", None, "What a task starts from; see the docs.")]
+FirstTask = Annotated[
+    str | None, option("first", "TIME", "First task. Default: once a quarter of the vertices is older.")
+]
+LabelRate = Annotated[float, option("label-rate", "X", "Share of the vertices that ever release their label.")]
+ModeOption = Annotated[ModeName, option("mode", None, "Whether training sees the test vertices, without labels.")]
+
+# Tables that a graph or a workspace is made of. A workspace keeps the names for later slices.
+EVERY_HELP = "Granularity of time. Default: years of dates, else as is."
+FEATURES_HELP = "Vertices: numbers instead of text; names or patterns, as 'x,emb_*'."
+TEXT_HELP = "Vertices: the text. Default: the column 'text', if any; '' for none."
+EDGE_TIME_HELP = "Edges: their own time. Default: the column 'time', if any; '' for none."
+Every = Annotated[str | None, option("every", "year|month|week|day|N", EVERY_HELP)]
+DropDangling = Annotated[bool, option("drop-dangling", None, "Drop edges to unknown ids.")]
+IdColumn = Annotated[str, option("id", "COLUMN", "Vertices: the id.")]
+TimeColumn = Annotated[str, option("time", "COLUMN", "Vertices: the time, whole numbers or dates.")]
+LabelColumn = Annotated[str, option("label", "COLUMN", "Vertices: the class; empty is no label.")]
+TextColumn = Annotated[str | None, option("text", "COLUMN", TEXT_HELP)]
+FeatureColumns = Annotated[str | None, option("features", "COLUMNS", FEATURES_HELP)]
+SourceColumn = Annotated[str, option("source", "COLUMN", "Edges: the one end.")]
+TargetColumn = Annotated[str, option("target", "COLUMN", "Edges: the other end.")]
+EdgeTimeColumn = Annotated[str | None, option("edge-time", "COLUMN", EDGE_TIME_HELP)]
+
+
+# --- values of options ------------------------------------------------------------------------------------------------
+
+
+def names_in(features: str | None) -> tuple[str, ...]:
+    """The names or patterns that ``--features`` gives.
+
+    Examples
+    --------
+    >>> names_in("x, emb_*,"), names_in(None)
+    (('x', 'emb_*'), ())
+    """
+    return tuple(name.strip() for name in (features or "").split(",") if name.strip())
 
 
 def parse_history(text: str) -> History:
@@ -123,6 +187,9 @@ def parse_seeds(text: str) -> tuple[int, ...]:
             raise InputError(f"--seeds {text} are more than {_MOST_SEEDS:,}", fix="give fewer seeds")
         seeds |= dict.fromkeys(range(first, last + 1))
     return tuple(seeds)
+
+
+# --- printing ---------------------------------------------------------------------------------------------------------
 
 
 def console() -> Console:

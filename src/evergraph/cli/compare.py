@@ -13,31 +13,29 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evergraph.cli.common import (
+    Dropout,
+    FirstTask,
+    Hidden,
     HistoryOption,
+    Hops,
     Json,
+    LabelRate,
+    Layers,
+    LearningRate,
+    ModelOption,
     ModeName,
+    ModeOption,
     Quiet,
     RestartName,
+    RestartOption,
     Seeds,
+    Steps,
     console,
     graphs_like,
     parse_history,
     parse_seeds,
     print_json,
     set_up_logging,
-)
-from evergraph.cli.options import (
-    Dropout,
-    FirstTask,
-    Hidden,
-    Hops,
-    LabelRate,
-    Layers,
-    LearningRate,
-    ModelOption,
-    ModeOption,
-    RestartOption,
-    Steps,
 )
 from evergraph.names import COMPARED_DETECTORS, DEFAULT_MODEL
 

@@ -132,7 +132,7 @@ def _run(out: Path, years: str, say: Callable[[str], Any], quiet: bool) -> tuple
 
 def _loop(graph: EvolvingGraph, out: Path, say: Callable[[str], Any], quiet: bool) -> dict[str, Any]:
     """The production loop: a slice arrives, is decided, labelled and learnt, and the next one is decided."""
-    from evergraph.cli import ws, ws_init
+    from evergraph.cli import ws
     from evergraph.workspace import Workspace
 
     files, folder = _write_slices(graph, out), out / "ws"
@@ -144,7 +144,7 @@ def _loop(graph: EvolvingGraph, out: Path, say: Callable[[str], Any], quiet: boo
         command(folder, **given, quiet=quiet)
 
     past, new, labels, following = files
-    show("init", ws_init.init, vertices=past[0], edges=past[1], every="year", threshold=_THRESHOLD)
+    show("init", ws.init, vertices=past[0], edges=past[1], every="year", threshold=_THRESHOLD)
     show("add", ws.add, vertices=new[0], edges=new[1])
     show("predict", ws.predict, out=out / f"{_ADDED}-decisions.csv", replace=True)
     show("label", ws.label, labels=labels)

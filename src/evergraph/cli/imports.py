@@ -9,19 +9,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evergraph.cli.common import Json, Out, Quiet, Replace, Stopwatch, print_json, set_up_logging, working
-from evergraph.cli.options import (
+from evergraph.cli.common import (
     DropDangling,
     EdgeTimeColumn,
     Every,
     FeatureColumns,
     IdColumn,
+    Json,
     LabelColumn,
+    Out,
+    Quiet,
+    Replace,
     SourceColumn,
+    Stopwatch,
     TargetColumn,
     TextColumn,
     TimeColumn,
     names_in,
+    print_json,
+    set_up_logging,
+    working,
 )
 
 if TYPE_CHECKING:

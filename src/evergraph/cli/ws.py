@@ -2,51 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evergraph.cli import ws_classes, ws_init, ws_look
-from evergraph.cli.common import (
-    Json,
-    Quiet,
-    console,
-    print_json,
-    set_up_logging,
-)
-from evergraph.cli.options import DropDangling
-from evergraph.cli.ws_common import (
-    Edges,
-    EdgeTimeColumn,
-    Features,
-    Folder,
-    IdColumn,
-    Ids,
-    LabelColumn,
-    NoLabel,
-    ReplaceFile,
-    SourceColumn,
-    TargetColumn,
-    TextColumn,
-    TimeColumn,
-    Vertices,
-    change,
-    interruptible,
-    named,
-    next_of,
-    one_of,
-    progress,
-    tell,
-)
+from evergraph.cli import common, ws_look
+from evergraph.cli import ws_common as options
+from evergraph.cli.common import Json, Quiet, print_json, set_up_logging
+from evergraph.cli.ws_common import Folder, change, check_out, interruptible, named, next_of, one_of, progress, tell
 from evergraph.errors import EvergraphError, InputError
+from evergraph.names import DEFAULT_DETECTOR, DEFAULT_MODEL
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from evergraph.datasets.tables import Columns
+    from evergraph.graph.evolving import EvolvingGraph
     from evergraph.workspace import Workspace
 
 app = typer.Typer(
@@ -57,9 +31,12 @@ app = typer.Typer(
     rich_markup_mode=None,
     no_args_is_help=True,
 )
-
-
-app.command(short_help="Make a workspace, and train its first model.", epilog=ws_init.EXAMPLE)(ws_init.init)
+classes = typer.Typer(
+    help="List, create, rename, merge and retire classes.",
+    epilog="Example: evergraph ws classes list ws",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+)
 
 
 class UpdateName(StrEnum):
@@ -71,22 +48,133 @@ class UpdateName(StrEnum):
 
 
 @app.command(
+    short_help="Make a workspace, and train its first model.",
+    epilog="Example: evergraph ws init ws --vertices papers.csv --edges cites.csv --time year --label venue",
+)
+def init(
+    ws: Folder,
+    vertices: options.Vertices = None,
+    edges: options.Edges = None,
+    graph: Annotated[
+        str | None,
+        typer.Option(
+            metavar="GRAPH",
+            help="Instead of files: a graph folder, or: metamath, synthetic.",
+            autocompletion=common.graphs_like,
+        ),
+    ] = None,
+    id: common.IdColumn = "id",
+    time: common.TimeColumn = "time",
+    label: common.LabelColumn = "label",
+    text: common.TextColumn = None,
+    features: common.FeatureColumns = None,
+    source: common.SourceColumn = "source",
+    target: common.TargetColumn = "target",
+    edge_time: common.EdgeTimeColumn = None,
+    every: common.Every = None,
+    drop_dangling: common.DropDangling = False,
+    model: common.ModelOption = DEFAULT_MODEL,
+    hidden: common.Hidden = None,
+    layers: common.Layers = None,
+    dropout: common.Dropout = None,
+    hops: common.Hops = None,
+    history: common.HistoryOption = "auto",
+    detector: common.DetectorOption = DEFAULT_DETECTOR,
+    threshold: common.Threshold = None,
+    alpha: common.Alpha = None,
+    most: common.Most = None,
+    steps: common.Steps = 200,
+    lr: common.LearningRate = None,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Where all randomness comes from.")] = 0,
+    keep: Annotated[int, typer.Option(min=2, metavar="N", help="Versions that are kept to roll back to.")] = 10,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Make a workspace from what there is so far, and train its first model.
+
+    What the columns are called is kept with it, so that later commands need not be told.
+    """
+    sight = common.parse_history(history)
+    set_up_logging(quiet)
+    with interruptible(ws):
+        with progress("init", quiet or as_json) as shown:
+            from evergraph.datasets.tables import Columns, feature_columns
+            from evergraph.learning.training import steps_a_task
+            from evergraph.names import build_detector, build_model
+            from evergraph.workspace import Workspace
+
+            columns = Columns(id, time, label, text, common.names_in(features), source, target, edge_time)
+            if columns.features and graph is None and vertices is not None:
+                # Kept one by one: columns of later slices may come in another order.
+                columns = replace(columns, features=feature_columns(vertices, columns.features))
+            # Before a graph is read, which may take long.
+            chosen = build_model(model, hidden=hidden, layers=layers, dropout=dropout, hops=hops)
+            rejecting = build_detector(detector, threshold=threshold, alpha=alpha, most=most)
+            workspace = Workspace.create(
+                ws,
+                _graph(vertices, edges, graph, columns, every, drop_dangling),
+                model=chosen,
+                detector=rejecting,
+                history=sight,
+                steps=steps,
+                lr=lr,
+                seed=seed,
+                columns=columns,
+                keep=keep,
+                on_step=shown(steps_a_task(steps, rejecting)),
+            )
+            status, following = workspace.status(), next_of(workspace, ws)
+        what = workspace.log()[0].what
+        if as_json:
+            print_json({"workspace": str(ws), "what": what} | status.as_dict() | {"next": following})
+        elif not quiet:
+            tell("init", 1, what.split("; "), following)
+
+
+def _graph(
+    vertices: Path | None, edges: Path | None, graph: str | None, columns: Columns, every: str | None, drop: bool
+) -> EvolvingGraph:
+    """What a workspace is made around."""
+    if graph is None and (vertices is None or edges is None):
+        raise InputError(
+            "there is nothing to make a workspace from", fix="give --vertices and --edges, or --graph instead"
+        )
+    if graph is not None:
+        also = {"--vertices": vertices, "--edges": edges, "--every": every, "--drop-dangling": drop or None}
+        if given := [option for option, value in also.items() if value is not None]:
+            raise InputError(f"--graph and {given[0]} were given", fix="leave one of them out")
+        from evergraph.datasets import load
+
+        return load(graph)
+    from evergraph.datasets.tables import read_tables
+
+    try:
+        return read_tables(vertices or "", edges, every=every, drop_dangling=drop, **asdict(columns))
+    except InputError as error:
+        if "--no-label" not in (error.fix or ""):
+            raise
+        # Elsewhere one can leave labels out; the first model needs some.
+        fix = str(error.fix).partition(", or leave labels out")[0]
+        raise InputError(error.problem, fix=fix, file=error.file, column=error.column) from None
+
+
+@app.command(
     short_help="A new slice arrives.", epilog="Example: evergraph ws add ws --vertices 2016.csv --edges cites-2016.csv"
 )
 def add(
     ws: Folder,
-    vertices: Vertices = None,
-    edges: Edges = None,
-    id: IdColumn = None,
-    time: TimeColumn = None,
-    label: LabelColumn = None,
-    no_label: NoLabel = False,
-    text: TextColumn = None,
-    features: Features = None,
-    source: SourceColumn = None,
-    target: TargetColumn = None,
-    edge_time: EdgeTimeColumn = None,
-    drop_dangling: DropDangling = False,
+    vertices: options.Vertices = None,
+    edges: options.Edges = None,
+    id: options.IdColumn = None,
+    time: options.TimeColumn = None,
+    label: options.LabelColumn = None,
+    no_label: options.NoLabel = False,
+    text: options.TextColumn = None,
+    features: options.Features = None,
+    source: options.SourceColumn = None,
+    target: options.TargetColumn = None,
+    edge_time: options.EdgeTimeColumn = None,
+    drop_dangling: common.DropDangling = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -103,9 +191,9 @@ def add(
             drop_dangling=drop_dangling,
             columns=_in_order(
                 vertices,
-                _columns(workspace),
+                workspace.state.settings.columns,
                 named(
-                    _columns(workspace),
+                    workspace,
                     features,
                     no_label,
                     id=id,
@@ -153,14 +241,12 @@ def _in_order(vertices: Path | None, kept: Columns, given: Columns | None) -> Co
 )
 def remove(
     ws: Folder,
-    vertices: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A table with a column of the vertices' ids.")
-    ] = None,
-    ids: Ids = None,
-    edges: Edges = None,
-    id: IdColumn = None,
-    source: SourceColumn = None,
-    target: TargetColumn = None,
+    vertices: options.VertexIds = None,
+    ids: options.Ids = None,
+    edges: options.Edges = None,
+    id: options.IdColumn = None,
+    source: options.SourceColumn = None,
+    target: options.TargetColumn = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -170,7 +256,7 @@ def remove(
         ws,
         "remove",
         lambda workspace, _: workspace.remove(
-            gone, edges, columns=named(_columns(workspace), id=id, source=source, target=target)
+            gone, edges, columns=named(workspace, id=id, source=source, target=target)
         ),
         as_json,
         quiet,
@@ -189,7 +275,7 @@ def predict(
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the decisions there, as .csv or .parquet.")
     ] = None,
-    replace: ReplaceFile = False,
+    replace: options.ReplaceFile = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -197,8 +283,6 @@ def predict(
 
     What was decided is kept, to be scored once labels come.
     """
-    from evergraph.cli.ws_files import check_out
-
     check_out(out, replace=replace)
     set_up_logging(quiet)
     with interruptible(ws):
@@ -219,14 +303,14 @@ def predict(
         elif not quiet:
             from evergraph.cli.ws_show import show_decisions
 
-            show_decisions(console(), table, brief=out is not None)
+            show_decisions(common.console(), table, brief=out is not None)
             what = [] if version > before else ["nothing else than what was decided before"]
             what += [] if out is None else [f"written to {out}"]
             tell("predict" if version > before else "as before", version, what, following)
 
 
 def _write(out: Path, table: pa.Table) -> None:
-    from evergraph.cli.ws_files import write_table
+    from evergraph.cli.ws_common import write_table
 
     try:
         write_table(out, table)
@@ -243,8 +327,8 @@ def _write(out: Path, table: pa.Table) -> None:
 def label(
     ws: Folder,
     labels: Annotated[Path, typer.Option(metavar="FILE", help="A table with a column of ids and one of classes.")],
-    id: IdColumn = None,
-    label: LabelColumn = None,
+    id: options.IdColumn = None,
+    label: options.LabelColumn = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -256,7 +340,7 @@ def label(
     change(
         ws,
         "label",
-        lambda workspace, _: workspace.label(labels, columns=named(_columns(workspace), id=id, label=label)),
+        lambda workspace, _: workspace.label(labels, columns=named(workspace, id=id, label=label)),
         as_json,
         quiet,
     )
@@ -310,15 +394,88 @@ def rollback(
     )
 
 
-def _columns(workspace: Workspace) -> Columns:
-    """What columns were called when the workspace was made."""
-    return workspace.state.settings.columns
-
-
 app.command(
     short_help="What looks unseen, to be looked at.", epilog="Example: evergraph ws review ws --out review.csv"
 )(ws_look.review)
 app.command(short_help="Where it stands, and what is next.", epilog="Example: evergraph ws status ws")(ws_look.status)
 app.command(short_help="How the decisions on each slice did.", epilog="Example: evergraph ws scores ws")(ws_look.scores)
 app.command(short_help="What was done, and what can be undone.", epilog="Example: evergraph ws log ws")(ws_look.log)
-app.add_typer(ws_classes.app, name="classes")
+app.add_typer(classes, name="classes")
+classes.command("list", short_help="All classes.", epilog="Example: evergraph ws classes list ws")(ws_look.list_classes)
+
+
+def _name(metavar: str, what: str) -> typer.models.ArgumentInfo:
+    return typer.Argument(metavar=metavar, help=what)
+
+
+@classes.command(
+    short_help="A new class from reviewed vertices.",
+    epilog="Example: evergraph ws classes create ws 'Graph theory' --ids p7,p9",
+)
+def create(
+    ws: Folder,
+    name: Annotated[str, _name("NAME", "Its name.")],
+    ids: options.Ids = None,
+    vertices: options.VertexIds = None,
+    group: Annotated[
+        list[int] | None,
+        typer.Option(metavar="N", help="A group of ws review, all its vertices; may be given several times."),
+    ] = None,
+    id: options.IdColumn = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Make a class of reviewed vertices, which get it as their label; or bring a retired class back.
+
+    With --group these are the vertices of groups. Their numbers hold until something changes: look again before the
+    next one.
+    """
+    members = one_of(vertices, ids)
+    if group and (vertices is not None or ids is not None):
+        other = "--ids" if vertices is None else "--vertices"
+        raise InputError(f"--group and {other} were given", fix="leave one of them out: both say which vertices")
+    change(
+        ws,
+        "classes create",
+        lambda workspace, _: workspace.create_class(name, members, groups=group or (), columns=named(workspace, id=id)),
+        as_json,
+        quiet,
+    )
+
+
+@classes.command(short_help="Give a class another name.", epilog="Example: evergraph ws classes rename ws KDD SIGKDD")
+def rename(
+    ws: Folder,
+    old: Annotated[str, _name("OLD", "What it is called.")],
+    new: Annotated[str, _name("NEW", "What it will be called.")],
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Give a class another name: in the labels, in the model and in what is said of earlier decisions."""
+    change(ws, "classes rename", lambda workspace, _: workspace.rename_class(old, new), as_json, quiet)
+
+
+@classes.command(
+    short_help="Make several classes one.",
+    epilog="Example: evergraph ws classes merge ws KDD PKDD --into 'Data mining'",
+)
+def merge(
+    ws: Folder,
+    names: Annotated[list[str], _name("NAME", "Which classes.")],
+    into: Annotated[str, typer.Option(metavar="NAME", help="What they become: one of them, another one or a new one.")],
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Make several classes one; the model says its name at once, and learns it as one with the next update."""
+    change(ws, "classes merge", lambda workspace, _: workspace.merge_classes(names, into), as_json, quiet)
+
+
+@classes.command(short_help="Decide for a class no more.", epilog="Example: evergraph ws classes retire ws KDD")
+def retire(
+    ws: Folder,
+    name: Annotated[str, _name("NAME", "Which class.")],
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Decide for a class no more, nor learn from its labels, which stay; ws classes create brings it back."""
+    change(ws, "classes retire", lambda workspace, _: workspace.retire_class(name), as_json, quiet)

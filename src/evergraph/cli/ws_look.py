@@ -1,32 +1,19 @@
-"""``evergraph ws status``, ``review``, ``scores`` and ``log``: looking at a workspace without changing it."""
+"""``evergraph ws status``, ``review``, ``scores``, ``log`` and ``classes list``: what a workspace shows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evergraph.cli.common import Json, Quiet, console, print_json, set_up_logging, working
-from evergraph.cli.ws_common import Folder, ReplaceFile, interruptible, next_of, typed
+from evergraph.cli.common import Json, Quiet, console, print_json
+from evergraph.cli.ws_common import Folder, ReplaceFile, check_out, look, next_of, typed, write_csv
 
 if TYPE_CHECKING:
-    from evergraph.workspace import Workspace
     from evergraph.workspace.reviewing import ReviewRow
 
-_Found = TypeVar("_Found")
-
 _MOST_SHOWN = 20
-
-
-def look(folder: Path, quiet: bool, at: Callable[[Workspace], _Found]) -> _Found:
-    """Something about a workspace."""
-    set_up_logging(quiet)
-    with interruptible(folder), working("reading", quiet):
-        from evergraph.workspace import Workspace
-
-        return at(Workspace(folder))
 
 
 def status(ws: Folder, as_json: Json = False, quiet: Quiet = False) -> None:
@@ -41,9 +28,9 @@ def status(ws: Folder, as_json: Json = False, quiet: Quiet = False) -> None:
         known = {"scores": None if last is None else last.as_dict(), "next": following}
         print_json({"workspace": str(ws)} | found.as_dict() | known)
     elif not quiet:
-        from evergraph.cli.ws_show import show_status
+        from evergraph.cli import ws_show as tables
 
-        show_status(console(), ws, found, last, following)
+        tables.show_status(console(), ws, found, last, following)
 
 
 def review(
@@ -67,8 +54,6 @@ def review(
 
     The file of --out has a column for labels: fill it in, and give it to ws label.
     """
-    from evergraph.cli.ws_files import check_out, write_csv
-
     check_out(out, replace=replace, parquet=False)
     if most is None and out is None:
         most = _MOST_SHOWN
@@ -101,12 +86,12 @@ def review(
             }
         )
     elif not quiet:
-        from evergraph.cli.ws_show import show_groups, show_review
+        from evergraph.cli import ws_show as tables
         from evergraph.workspace.words import counted
 
         if out is None:
-            show_groups(console(), groups, status.to_review, only=group)
-            show_review(console(), rows, there, group=group)
+            tables.show_groups(console(), groups, status.to_review, only=group)
+            tables.show_review(console(), rows, there, group=group)
         else:
             typer.echo(f"{len(rows):,} of {counted(there, 'vertex', 'vertices')} written to {out}")
             typer.echo(f"Next: fill in its column {taken[1]}, then {typed('label', ws)} --labels {out}")
@@ -129,9 +114,9 @@ def scores(ws: Folder, as_json: Json = False, quiet: Quiet = False) -> None:
     if as_json:
         print_json({"workspace": str(ws), "slices": [row.as_dict() for row in found]})
     elif not quiet:
-        from evergraph.cli.ws_show import show_scores
+        from evergraph.cli import ws_show as tables
 
-        show_scores(console(), found)
+        tables.show_scores(console(), found)
 
 
 def log(ws: Folder, as_json: Json = False, quiet: Quiet = False) -> None:
@@ -142,6 +127,17 @@ def log(ws: Folder, as_json: Json = False, quiet: Quiet = False) -> None:
 
         print_json({"workspace": str(ws), "kept": kept, "log": [asdict(entry) for entry in entries]})
     elif not quiet:
-        from evergraph.cli.ws_show import show_log
+        from evergraph.cli import ws_show as tables
 
-        show_log(console(), entries, kept, ws)
+        tables.show_log(console(), entries, kept, ws)
+
+
+def list_classes(ws: Folder, as_json: Json = False, quiet: Quiet = False) -> None:
+    """Show all classes: when they were first and last seen, and of how many vertices."""
+    found = look(ws, quiet or as_json, lambda workspace: workspace.classes())
+    if as_json:
+        print_json({"workspace": str(ws), "classes": [row.as_dict() for row in found]})
+    elif not quiet:
+        from evergraph.cli import ws_show as tables
+
+        tables.show_classes(console(), found)
