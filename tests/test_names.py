@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint
 
 import pytest
 
@@ -14,6 +16,17 @@ from evergraph.names import described, rebuilt
 
 SCORES = {name: names.load("score", name) for name in names.SCORES}
 THRESHOLDS = {name: names.load("threshold", name) for name in names.THRESHOLDS}
+
+
+@dataclass(frozen=True)
+class Pair(GDOC):
+    """A detector of another package."""
+
+
+@dataclass(frozen=True)
+class Odd(Energy):
+    """A score of another package."""
+
 
 DETECTORS: list[Detector] = [
     Softmax(),
@@ -39,3 +52,65 @@ def test_scores_of_ones_own_are_told_apart_but_not_rebuilt() -> None:
 
     with pytest.raises(InputError, match="Mine"):
         rebuilt(described(PostHoc(Mine())), "detector")
+
+
+# --- plug-ins --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def plugins(monkeypatch):
+    """Pretends that packages have registered names."""
+
+    def install(*entries: tuple[str, str, str]) -> None:
+        found = [EntryPoint(name, place, f"evergraph.{kind}s") for kind, name, place in entries]
+        monkeypatch.setattr(names, "entry_points", lambda group: [entry for entry in found if entry.group == group])
+        names._plugins.cache_clear()
+
+    yield install
+    names._plugins.cache_clear()
+
+
+def test_a_plug_in_is_known_built_described_and_rebuilt(plugins) -> None:
+    plugins(("detector", "pair", "tests.test_names:Pair"), ("score", "odd", "tests.test_names:Odd"))
+    assert names.known("detector")[-1] == "pair"
+    pair = names.build_detector("pair:0.25")
+    assert pair == Pair(0.25)
+    assert described(pair) == {"name": "pair", "threshold": 0.25, "alpha": None}
+    assert rebuilt(described(pair), "detector") == pair
+    assert names.build_detector("odd:3/budget:7") == PostHoc(Odd(3.0), Budget(7))
+    assert rebuilt(described(PostHoc(Odd(3.0))), "detector") == PostHoc(Odd(3.0))
+
+
+@pytest.mark.parametrize(
+    ("entries", "told"),
+    [
+        ([("model", "m", "no_such_package:M")], "plug-in 'm' of the package no_such_package.*ModuleNotFoundError"),
+        ([("model", "m", "evergraph.nn:Missing")], "plug-in 'm'.*cannot be loaded.*AttributeError"),
+        ([("model", "m", "evergraph.detect:GDOC")], "the model 'm' of the package .* is no subclass of Model"),
+        ([("model", "m", "a:M"), ("model", "m", "b:M")], "the name 'm' is used twice: by a and by b"),
+        ([("model", "m", "a:M"), ("score", "m", "b:M")], "the name 'm' is used twice: by a and by b"),
+    ],
+)
+def test_a_plug_in_that_cannot_be_used_is_named(plugins, entries, told) -> None:
+    plugins(*entries)
+    with pytest.raises(InputError, match=told):
+        names.build_model("m")
+    assert names.build_model("sgc").hops == 2
+
+
+def test_a_plug_in_cannot_take_a_name_of_evergraph(plugins) -> None:
+    plugins(("model", "sage", "other.package:Sage"))
+    with pytest.raises(InputError, match=r"'sage' is used twice: by Evergraph and by other.package.*uninstall other"):
+        names.build_model("sage")
+
+
+def test_settings_in_a_name() -> None:
+    assert names.build_detector("gdoc:threshold=0.5,alpha=3") == GDOC(0.5, alpha=3.0)
+    assert names.build_model("saint:sampler=node,normalise=True,hidden=8").base.hidden == 8
+    for text, told in [("gdoc:0.5,threshold=0.4", "given twice"), ("gdoc:beta=1", "has: threshold, alpha")]:
+        with pytest.raises(InputError, match=told):
+            names.build_detector(text)
+    with pytest.raises(InputError, match="given twice"):
+        names.build_detector("gdoc:0.5", threshold=0.4)
+    with pytest.raises(InputError, match="has no setting 'threshold'"):
+        names.build_detector("energy", threshold=0.4)
