@@ -23,7 +23,7 @@ sanity: $(VENV)/.dev
 	$(BIN)/python -m pytest -m sanity
 
 mutations: $(VENV)/.dev
-	$(BIN)/python scripts/mutate.py --write
+	$(BIN)/python scripts/mutate.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -1,0 +1,24 @@
+"""The list of faults for ``make mutations`` fits the code."""
+
+import pytest
+
+from tests.scripts import script
+
+mutate = script("mutate")
+FAULTS = mutate.read_faults()
+
+
+def test_there_are_40_faults_over_all_packages():
+    assert len({fault["id"] for fault in FAULTS}) == len({fault["meaning"] for fault in FAULTS}) == len(FAULTS) == 40
+    packages = {path.name for path in (mutate.ROOT / "src" / "evergraph").iterdir() if (path / "__init__.py").exists()}
+    assert packages - {"presentation"} <= {fault["package"] for fault in FAULTS}
+
+
+@pytest.mark.parametrize("fault", [fault for fault in FAULTS if "after" in fault], ids=lambda fault: fault["id"])
+def test_each_fault_can_be_applied(fault):
+    assert mutate.problems_of(fault, "after", mutate.ROOT) == []
+    assert fault["after"]["old"] != fault["after"]["new"]
+
+
+def test_a_text_that_is_gone_is_told(tmp_path):
+    assert "there is no" in mutate.problems_of(FAULTS[0] | {"after": FAULTS[0]["before"]}, "after", tmp_path)[0]
