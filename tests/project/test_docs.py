@@ -64,8 +64,8 @@ def test_commands_of_the_readme_run(tmp_path, monkeypatch, command):
 
 @pytest.mark.parametrize("page", ["reproduction.md", "unseen-classes.md"])
 def test_pages_show_the_results_that_are_there(page):
-    """Else: python scripts/fill_page.py docs/PAGE"""
-    script, page = ROOT / "scripts" / "fill_page.py", ROOT / "docs" / page
+    """Else: python paper/scripts/fill_page.py docs/PAGE"""
+    script, page = ROOT / "paper" / "scripts" / "fill_page.py", ROOT / "docs" / page
     done = subprocess.run([sys.executable, str(script), str(page), "--check"], check=False)
     assert done.returncode == 0
 

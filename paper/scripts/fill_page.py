@@ -1,4 +1,4 @@
-"""Put tables and figures of ``results`` into a page: ``python scripts/fill_page.py docs/reproduction.md``.
+"""Put tables and figures of ``paper/results`` into a page: ``python paper/scripts/fill_page.py docs/reproduction.md``.
 
 A page says where they go, and all between two such lines is written anew::
 
@@ -18,8 +18,7 @@ import shutil
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "results"
+RESULTS = Path(__file__).parents[1] / "results"
 PICTURES = Path("assets") / "reproduction"
 PLACE = re.compile(r"^<!-- (table|figure): ([\w/.-]+)(?: \| (.*?))? -->\n(.*?)^<!-- end -->$", re.MULTILINE | re.DOTALL)
 MISSING = "*Not run yet.*\n"

@@ -1,0 +1,85 @@
+"""Run a sample of every experiment again and compare it with the committed results, bit for bit.
+
+The sample of an experiment are those of its committed trials that were fastest. For each experiment it prints "N trials
+in both, M differ"; the exit code is 1 if any trial differs or an experiment has no sample. Results were made with one
+thread::
+
+    OMP_NUM_THREADS=1 python paper/scripts/rerun_sample.py --graphs graphs --planetoid data/planetoid
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from evergraph.evaluation.results import Shelf
+from evergraph.evaluation.trial import Trial, key_of
+from evergraph_paper.exp1 import grid
+from evergraph_paper.reproduce import EXPERIMENTS, Extent
+from evergraph_paper.subject import Subject, kept_subjects
+
+RESULTS = Path(__file__).parents[1] / "results"
+NO_FOLDER = ("metamath", "synthetic")
+
+
+def numbers(result: Mapping[str, Any]) -> dict[str, Any]:
+    """A result without the times that it took."""
+    return {name: value for name, value in result.items() if not name.startswith("seconds")}
+
+
+def subjects(graphs: Path) -> list[Subject]:
+    """The graphs of the results that are there."""
+    found = [
+        one if name in NO_FOLDER else replace(one, path=str(graphs / name))
+        for name, one in kept_subjects(RESULTS).items()
+    ]
+    return [one for one in found if one.path in NO_FOLDER or Path(one.path).is_dir()]
+
+
+def trials_of(name: str, graphs: list[Subject], planetoid: Path) -> list[Trial]:
+    """All trials of an experiment."""
+    if name == "exp1":
+        return list(grid(planetoid, seeds=range(3)))
+    rows = EXPERIMENTS[name].rows(graphs, Extent())
+    return [row.trial(seed) for row in rows for seed in range(3)]
+
+
+def main() -> int:
+    """Run the sample, and say what differs."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--graphs", type=Path, required=True, help="folder of imported graphs: dblp-easy …")
+    parser.add_argument("--planetoid", type=Path, required=True, help="folder of Planetoid's files")
+    parser.add_argument("--trials", type=int, default=1, metavar="N", help="sample of each experiment; default: 1")
+    parser.add_argument("--only", nargs="*", metavar="NAME", help="experiments; default: all")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    committed = Shelf(RESULTS).read()
+    graphs = subjects(given.graphs)
+    again: dict[str, Mapping[str, Any]] = {}
+    wrong = False
+    for name in given.only or ("exp1", "exp2", "exp2a", "exp3", "exp4", "exp4a", "exp4b", "exp4c"):
+        planned = {key_of(trial): trial for trial in trials_of(name, graphs, given.planetoid)}
+        there = sorted((key for key in planned if key in committed), key=lambda key: committed[key].made["seconds"])
+        different = 0
+        for key in there[: given.trials]:
+            if key not in again:
+                again[key] = numbers(planned[key].run())
+            before = numbers(committed[key].result)
+            changed = [figure for figure in before if before[figure] != again[key].get(figure)]
+            if changed:
+                different += 1
+                print(f"{name}, {key}, {committed[key].graph}, seed {committed[key].seed}: {', '.join(changed)} differ")
+        sample = len(there[: given.trials])
+        wrong |= bool(different) or not sample
+        print(f"{name}: {sample} trials in both, {different} differ", flush=True)
+    return int(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
