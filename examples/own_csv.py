@@ -24,8 +24,8 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         graph.save(Path(folder) / "papers")  # what 'evergraph import tables' does
         graph = evergraph.load(Path(folder) / "papers")  # 'evergraph inspect', 'evergraph run' and you open it so
-        found = evergraph.profile(graph)
-        print(f"{found.classes} venues, {found.label_rate:.0%} of the papers have one; new: {found.new_classes}")
+        found = evergraph.describe(graph)
+        print(f"{len(found.classes)} venues, {found.label_rate:.0%} of the papers have one; new: {found.new_classes}")
 
         # Ten papers teach nobody much. What to look at: WSDM is new in 2004, so only in 2005 can it be decided.
         learner = evergraph.LifelongLearner(GraphSAGE(hidden=8), GDOC(0.5), steps=100, lr=0.01)
@@ -47,7 +47,7 @@ if __name__ == "__main__":
     main()
 
 # prints: EvolvingGraph(vertices=10, edges=11, classes=3, times=2001..2005, features=words)
-# prints: 3 venues, 90% of the papers have one; new: ('WSDM',)
+# prints: 3 venues, 90% of the papers have one; new: ['WSDM']
 # prints: 2004: knows ICML, KDD
 # prints: 2005: knows ICML, KDD, WSDM
 # prints: refused: row 1, 'soon' is not a time

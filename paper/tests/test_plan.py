@@ -16,7 +16,7 @@ import pytest
 from sklearn.metrics import matthews_corrcoef
 
 from evergraph import EvolvingGraph
-from evergraph.analysis.profile import first_task
+from evergraph.analysis.description import first_task
 from evergraph.datasets import synthetic
 from evergraph.detect import DOC, GDOC
 from evergraph.errors import InputError

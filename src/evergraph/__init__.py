@@ -10,7 +10,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from evergraph import analysis, datasets, detect, nn
-    from evergraph.analysis import drift, first_task, profile, tdiff
+    from evergraph.analysis import describe, drift, first_task, tdiff
     from evergraph.datasets import load
     from evergraph.errors import EvergraphError, InputError
     from evergraph.evaluation import metrics
@@ -33,11 +33,11 @@ _HOME = {
     "Task": "evergraph.learning.task",
     "Window": "evergraph.graph",
     "Workspace": "evergraph.workspace",
+    "describe": "evergraph.analysis",
     "drift": "evergraph.analysis",
     "evaluate": "evergraph.evaluation.scoring",
     "first_task": "evergraph.analysis",
     "load": "evergraph.datasets",
-    "profile": "evergraph.analysis",
     "tasks": "evergraph.learning.task",
     "tdiff": "evergraph.analysis",
 }
@@ -56,6 +56,7 @@ __all__ = [
     "Workspace",
     "analysis",
     "datasets",
+    "describe",
     "detect",
     "drift",
     "evaluate",
@@ -63,7 +64,6 @@ __all__ = [
     "load",
     "metrics",
     "nn",
-    "profile",
     "tasks",
     "tdiff",
 ]

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from evergraph.analysis.profile import first_task
+from evergraph.analysis.description import first_task
 from evergraph.errors import InputError
 from evergraph.evaluation.graphs import graph_of, name_of
 from evergraph.evaluation.results import CLAIMS

@@ -1,7 +1,7 @@
-"""How a graph moves in time: time differences and history sizes, drift, profiles, figures."""
+"""How a graph moves in time: one description (time differences, history sizes, drift, classes), and its figures."""
 
+from evergraph.analysis.description import GraphDescription, describe, first_task
 from evergraph.analysis.drift import Drift, drift
-from evergraph.analysis.profile import Profile, first_task, profile
 from evergraph.analysis.tdiff import TimeDifferences, tdiff
 
-__all__ = ["Drift", "Profile", "TimeDifferences", "drift", "first_task", "profile", "tdiff"]
+__all__ = ["Drift", "GraphDescription", "TimeDifferences", "describe", "drift", "first_task", "tdiff"]

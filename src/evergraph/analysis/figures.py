@@ -1,212 +1,224 @@
-"""Figures of how graphs move in time, after those of the paper."""
+"""Figures of graphs by their descriptions, after those of the paper: each graph is a panel, a row or a line."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from evergraph.analysis.drift import drift
-from evergraph.analysis.profile import Profile, profile
-from evergraph.analysis.tdiff import tdiff
-from evergraph.errors import InputError
-from evergraph.graph.evolving import EvolvingGraph
-from evergraph.presentation.style import COLOURS, plain, save, styled
+from evergraph.analysis.description import DifferenceSummary, GraphDescription
+from evergraph.presentation.style import COLOURS, figure, legend_below, plain, save, series
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw"]
+__all__ = ["HOPS", "draw"]
+
+HOPS = (1, 2, 3)
+"""The numbers of hops whose time differences are drawn, where a description has them."""
+_WHISKER = 1.5  # length of a box plot's whiskers at most, in heights of its box
+_LONGEST_NAME = 30
 
 
-def panels(*shape: int, **options: Any) -> Any:
-    """Open a figure inside `styled`."""
-    from evergraph.presentation.style import figure
-
-    with figure(*shape, **options) as found:
-        return found
-
-
-_STYLES = ("-", "--", ":")
-_HOPS = (1, 2, 3)
-_LARGE = 200_000  # vertices from which on time differences are estimated from a sample
-_SAMPLE = 10_000
+def draw(graphs: Sequence[GraphDescription], folder: str | Path, note: str = "") -> list[Path]:
+    """Draw some graphs into a folder, each figure as SVG and PNG with a note below; return the files."""
+    drawings: tuple[Callable[[Sequence[GraphDescription]], Figure], ...]
+    drawings = (distributions, drift_per_task, time_differences, unseen_per_task)
+    return [path for drawing in drawings for path in save(drawing(graphs), Path(folder) / drawing.__name__, note)]
 
 
-def draw(
-    graphs: Mapping[str, EvolvingGraph], folder: str | Path, *, command: str = "", sample: int | None = None
-) -> list[Path]:
-    """Draw time differences, drift, distributions and unseen vertices of some graphs, as PNG and SVG.
+def distributions(graphs: Sequence[GraphDescription]) -> Figure:
+    """For each graph a row: its vertices over time, by degree, and by class.
 
-    Parameters
-    ----------
-    graphs
-        Graphs by name; each is a row of the figures, or a line.
-    folder
-        Where the files go; it is made if need be.
-    command
-        What made the figures; it stands below each.
-    sample
-        Estimate time differences from so many vertices; by default of large graphs only (10,000 of 200,000 or more).
-
-    Returns
-    -------
-    list of Path
-        The PNG files; beside each is an SVG of the same name.
+    Vertices without edges are left out of the degrees, for the axis is logarithmic.
     """
-    folder = Path(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except FileExistsError:
-        raise InputError("this is a file, not a folder", file=folder, fix="choose another folder") from None
-    graphs = {plain(name if len(name) <= 30 else f"{name[:29]}…"): graph for name, graph in graphs.items()}
-    profiles = {name: profile(graph) for name, graph in graphs.items()}
-    drawings: dict[str, Callable[[], Figure]] = {
-        "time_differences": lambda: _time_differences(graphs, sample),
-        "drift": lambda: _drift(graphs, profiles),
-        "distributions": lambda: _distributions(graphs, profiles),
-        "unseen": lambda: _unseen(graphs, profiles),
-    }
-    written = []
-    with styled():
-        for name, drawing in drawings.items():
-            _, png = save(drawing(), folder / name, f"$ {command}" if command else "")
-            written.append(png)
-    return written
-
-
-def _time_differences(graphs: Mapping[str, EvolvingGraph], sample: int | None) -> Figure:
-    figure, axes = panels(len(graphs), 1)
-    for ax, (name, graph) in zip(axes[:, 0], graphs.items(), strict=True):
-        sources = sample or (_SAMPLE if len(graph) >= _LARGE else None)
-        for hops, colour, style in zip(_HOPS, COLOURS, _STYLES, strict=False):
-            found = tdiff(graph, hops, sample=sources)
-            if not found.pairs:
-                continue
-            median = found.percentile(50)
-            share = np.cumsum(found.distribution)
-            about = "" if found.error is None else "about "
-            label = f"{hops} hop{'s' if hops > 1 else ''}: {about}{found.pairs:,} pairs, median {about}{median:g}"
-            ax.step(np.arange(len(share)), share, where="post", color=colour, linestyle=style, label=label)
-            ax.plot(median, share[int(median)], "o", color=colour, markersize=4)
-        ax.set(
-            title=name, xlabel=f"time difference ({graph.axis.steps})", ylabel="share of pairs within", ylim=(0, 1.03)
-        )
-        ax.set_xlim(left=0)
-        _whole_ticks(ax)
-        _legend(ax, "lower right")
-        if not graph.n_edges:
-            _nothing(ax)
-    return figure
-
-
-def _drift(graphs: Mapping[str, EvolvingGraph], profiles: Mapping[str, Profile]) -> Figure:
-    figure, axes = panels(1, 1, height=3.2)
-    ax = axes[0, 0]
-    for (name, graph), colour in zip(graphs.items(), _cycle(len(graphs)), strict=True):
-        moved, start = drift(graph), profiles[name].first_task
-        if start is None or not len(moved.times):
-            continue
-        tasks = moved.times >= start
-        times = moved.times[tasks] * graph.axis.step
-        ax.plot(times, moved.consecutive[tasks], "o-", color=colour, markersize=3, label=f"{name}, to the time before")
-        ax.plot(
-            times,
-            moved.cumulative[tasks],
-            "s--",
-            color=colour,
-            alpha=0.5,
-            markersize=4,
-            label=f"{name}, to all times before",
-        )
-        _time_axis(ax, graph)
-    ax.set(ylabel="total variation of classes", xlabel="time of the task", ylim=(0, None))
-    _legend(ax, "best")
-    if not ax.lines:
-        _nothing(ax)
-    return figure
-
-
-def _distributions(graphs: Mapping[str, EvolvingGraph], profiles: Mapping[str, Profile]) -> Figure:
-    figure, axes = panels(len(graphs), 3)
-    for (over_time, degrees, classes), (name, graph) in zip(axes, graphs.items(), strict=True):
-        found = profiles[name]
-        over_time.plot(found.times * graph.axis.step, found.vertices_at, "o-", color=COLOURS[0], markersize=3)
-        over_time.set(title=name, yscale="log", xlabel="time", ylabel="vertices")
-        _time_axis(over_time, graph)
-        degree = np.flatnonzero(found.degrees[1:]) + 1
-        if len(degree):
-            degrees.loglog(degree, found.degrees[degree], ".", color=COLOURS[1], markersize=3)
-        else:
-            _nothing(degrees)
-        title = "" if found.power_law is None else f"power law {found.power_law:.2f}"
-        degrees.set(title=title, xlabel="degree", ylabel="vertices")
-        support = np.sort(graph.classes.support[graph.classes.support > 0])[::-1]
-        if len(support):
-            classes.bar(np.arange(1, len(support) + 1), support, color=COLOURS[2], width=1.0)
-            classes.set_yscale("log")
-            classes.set_ylim(bottom=0.8)  # bars from 1, so that their lengths can be compared
-            _whole_ticks(classes)
-        else:
-            _nothing(classes)
-        classes.set(title=f"{len(support)} classes", xlabel="rank of the class", ylabel="vertices")
-    return figure
-
-
-def _unseen(graphs: Mapping[str, EvolvingGraph], profiles: Mapping[str, Profile]) -> Figure:
-    figure, axes = panels(len(graphs), 1)
-    for ax, (name, graph) in zip(axes[:, 0], graphs.items(), strict=True):
-        found = profiles[name]
-        if found.first_task is None:
-            _nothing(ax)
-            continue
-        tasks = found.times >= found.first_task
-        times = found.times[tasks] * graph.axis.step
-        ax.bar(times, found.vertices_at[tasks], color="#BBBBBB", width=0.8 * graph.axis.step, label="all vertices")
-        ax.bar(
-            times,
-            found.unseen_at[tasks],
-            color=COLOURS[1],
-            width=0.8 * graph.axis.step,
-            label="of a class never seen before",
-        )
-        title = (
-            f"{name}: {found.unseen_vertices:,} of {found.test_vertices:,} vertices are of a class never seen before"
-        )
-        ax.set(title=title, xlabel="time of the task", ylabel="vertices")
-        _time_axis(ax, graph)
-        _legend(ax, "best")
-    return figure
-
-
-def _cycle(count: int) -> list[str]:
-    return [COLOURS[i % len(COLOURS)] for i in range(count)]
-
-
-def _time_axis(ax: Axes, graph: EvolvingGraph) -> None:
-    """Whole numbers, or for months, weeks and days how a person writes them."""
-    from matplotlib.ticker import FuncFormatter
-
-    _whole_ticks(ax)
-    if graph.axis.unit not in ("integer", "year"):
-        step = graph.axis.step
-        ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: graph.axis.label(int(value) // step)))
-        ax.tick_params(axis="x", labelrotation=30)
-
-
-def _whole_ticks(ax: Axes) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    ax.xaxis.set_major_locator(MaxNLocator(nbins=4, integer=True, min_n_ticks=1))
+    with figure(max(len(graphs), 1), 3, height=1.9) as (picture, rows):
+        for (over_time, by_degree, by_class), found in zip(rows, graphs, strict=False):
+            over_time.plot(_places(over_time, found.times), found.vertices_at, **_points(0), linewidth=1)
+            over_time.set(title=_short(found.name), xlabel="time", ylabel="vertices", yscale="log")
+            degree, vertices = (np.array(found.degrees[name]) for name in ("degree", "vertices"))
+            if degree.any():
+                by_degree.loglog(degree[degree > 0], vertices[degree > 0], **_points(1), linestyle="")
+            else:
+                _nothing(by_degree)
+            exponent = found.power_law
+            by_degree.set(title="" if exponent is None else f"power law {exponent:.2f} (degree ≥ 1)", xlabel="degree")
+            counts = sorted((one.vertices for one in found.classes), reverse=True)
+            if counts:
+                edges = np.arange(len(counts) + 1) + 0.5
+                by_class.stairs(counts, edges, baseline=0.8, fill=True, color=COLOURS[2])
+                by_class.set(yscale="log", xlim=(edges[0], edges[-1]))
+                by_class.set_ylim(bottom=0.8)  # just below 1, so that lengths can be compared
+                by_class.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True, min_n_ticks=1))
+            else:
+                _nothing(by_class)
+            by_class.set(title=f"{len(counts)} classes", xlabel="class, by its number of vertices")
+    return picture
 
 
-def _legend(ax: Axes, place: Any) -> None:
-    if ax.get_legend_handles_labels()[0]:
-        ax.legend(frameon=False, fontsize=7, loc=place)
+def drift_per_task(graphs: Sequence[GraphDescription]) -> Figure:
+    """The drift of the classes at each task, against the time before and against all times before.
+
+    Graphs whose times have little in common, or are dates, are laid side by side by the number of the task.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    by_time = _comparable([found.times[found.tasks] for found in graphs])
+    with figure(1, 2, height=2.8, sharey=True) as (picture, axes):
+        for panel, against in zip(axes[0], ("against the time before", "against all times before"), strict=True):
+            for index, found in enumerate(graphs):
+                tasks = found.times[found.tasks]
+                at = {one.time: one.consecutive if panel is axes[0, 0] else one.cumulative for one in found.drift}
+                moves = [math.nan if at.get(time) is None else at[time] for time in tasks]
+                if np.isfinite(moves).any():
+                    places = tasks if by_time else range(1, len(tasks) + 1)
+                    look = series(index) | {"markersize": 3.5, "linewidth": 1.3}
+                    panel.plot(places, moves, label=_short(found.name), **look)
+            panel.set(title=against, xlabel="time of the task" if by_time else "task", ylim=(0, None))
+            panel.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True, min_n_ticks=1))
+            if not panel.lines:
+                _nothing(panel)
+        axes[0, 0].set_ylabel("drift (total variation)")
+        legend_below(picture)
+    return picture
 
 
-def _nothing(ax: Axes) -> None:
-    ax.text(0.5, 0.5, "nothing to show", transform=ax.transAxes, ha="center", color="#666666")
+def time_differences(graphs: Sequence[GraphDescription]) -> Figure:
+    """Box plots of the time differences within one, two and three hops, a panel for each graph.
+
+    Whiskers reach the furthest difference within one and a half heights of the box. Each difference beyond is one
+    point, however often it occurs.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    with _grid(len(graphs), columns=3, height=2.3) as (picture, panels):
+        for index, (panel, found) in enumerate(zip(panels, graphs, strict=False)):
+            drawn = [(one.hops, _box(one)) for hops in HOPS if (one := found.differences.get(str(hops))) and one.pairs]
+            steps = "" if found.time_steps == "steps" else f", in {found.time_steps}"
+            steps += " (estimated)" if any(one.error is not None for one in found.differences.values()) else ""
+            panel.set(title=f"{_short(found.name)}{steps}", xlabel="hops", xlim=(0.4, len(HOPS) + 0.6))
+            if index % 3 == 0:
+                panel.set_ylabel("time difference")
+            if not drawn:
+                _nothing(panel)
+                continue
+            look: dict[str, Any] = {"facecolor": f"{COLOURS[0]}40", "edgecolor": COLOURS[0]}
+            panel.bxp(
+                [box for _, box in drawn],
+                positions=[hops for hops, _ in drawn],
+                widths=0.55,
+                patch_artist=True,
+                boxprops=look,
+                medianprops={"color": COLOURS[1], "linewidth": 2},
+                whiskerprops={"color": COLOURS[0]},
+                capprops={"color": COLOURS[0]},
+                flierprops={"marker": ".", "markersize": 2.5, "markerfacecolor": "#666666", "markeredgewidth": 0},
+            )
+            panel.set_xticks(HOPS, [str(hops) for hops in HOPS])
+            panel.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True, min_n_ticks=1))
+    return picture
+
+
+def unseen_per_task(graphs: Sequence[GraphDescription]) -> Figure:
+    """How many vertices of each task are of a class that never occurred before, a panel for each graph."""
+    from matplotlib.ticker import MaxNLocator
+
+    with _grid(len(graphs), columns=2, height=1.9) as (picture, panels):
+        for index, (panel, found) in enumerate(zip(panels, graphs, strict=False)):
+            unseen, test = found.unseen_vertices, found.test_vertices
+            panel.set(title=f"{_short(found.name)}: {unseen:,} of {test:,} vertices", xlabel="time of the task")
+            if index % 2 == 0:
+                panel.set_ylabel("unseen-class vertices")
+            if not unseen:
+                _nothing(panel)
+                continue
+            places = _places(panel, found.times[found.tasks])
+            width = 0.8 * (np.diff(places).min() if len(places) > 1 else 1)
+            panel.bar(places, found.unseen_at[found.tasks], color=COLOURS[1], width=width)
+            panel.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True, min_n_ticks=1))
+    return picture
+
+
+@contextmanager
+def _grid(count: int, columns: int, height: float) -> Iterator[tuple[Figure, list[Axes]]]:
+    """A figure of so many panels, row by row."""
+    columns = max(1, min(count, columns))
+    with figure(max(1, -(-count // columns)), columns, height=height) as (picture, axes):
+        panels = list(axes.flat)
+        for panel in panels[count:]:
+            panel.remove()
+        yield picture, panels[:count]
+
+
+def _box(found: DifferenceSummary) -> dict[str, Any]:
+    """Return quartiles, whiskers and what is beyond them, as matplotlib wants them.
+
+    Examples
+    --------
+    >>> percentiles = {"25": 2.0, "50": 2.0, "75": 2.5, "100": 6.0}
+    >>> box = _box(DifferenceSummary(2, 11, [0, 2, 6, 2, 0, 0, 1], percentiles, {}, 5, None))
+    >>> box["whislo"], box["whishi"], box["fliers"]
+    (2, 3, [1, 6])
+    """
+    low, median, high = (found.percentiles[level] for level in ("25", "50", "75"))
+    reach = _WHISKER * (high - low)
+    there = np.flatnonzero(found.counts).tolist()
+    within = [difference for difference in there if low - reach <= difference <= high + reach]
+    # As in any box plot, no whisker ends inside of the box, also where a quartile is between two differences.
+    start, end = min([*within, low]), max([*within, high])
+    beyond = [difference for difference in there if not start <= difference <= end]
+    box = {"q1": low, "med": median, "q3": high, "whislo": start, "whishi": end, "fliers": beyond}
+    return box | {"label": str(found.hops)}
+
+
+def _places(panel: Axes, times: Sequence[int | str]) -> NDArray[Any]:
+    """Where times are on the axis of a panel, which gets its ticks: whole numbers, or dates."""
+    import matplotlib.dates
+    from matplotlib.ticker import MaxNLocator
+
+    dates: Any = matplotlib.dates  # has no types
+    if any(isinstance(time, str) for time in times):
+        locator = dates.AutoDateLocator(minticks=2, maxticks=5)
+        panel.xaxis.set_major_locator(locator)
+        panel.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))
+        places: NDArray[Any] = dates.date2num(np.array(times, "datetime64[D]"))
+        return places
+    panel.xaxis.set_major_locator(MaxNLocator(nbins=4, integer=True, min_n_ticks=1))
+    return np.array(times)
+
+
+def _comparable(times: Sequence[Sequence[int | str]]) -> bool:
+    """Whether all times are numbers, and those of all graphs fit on one axis.
+
+    Examples
+    --------
+    >>> _comparable([[2004, 2015], [1999, 2012]]), _comparable([[2004, 2015], [3, 9]]), _comparable([["2004-03"]])
+    (True, False, False)
+    """
+    numbers = [[time for time in some if not isinstance(time, str)] for some in times if some]
+    if not all(map(len, numbers)) or not numbers:
+        return False
+    every = [time for some in numbers for time in some]
+    longest = max(max(some) - min(some) for some in numbers)
+    return max(every) - min(every) <= 3 * longest
+
+
+def _points(index: int) -> dict[str, Any]:
+    return {"color": COLOURS[index], "marker": "o", "markersize": 2}
+
+
+def _short(name: str) -> str:
+    return plain(name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…")
+
+
+def _nothing(panel: Axes) -> None:
+    panel.text(0.5, 0.5, "nothing to show", transform=panel.transAxes, ha="center", color="#666666")
+    panel.set(xticks=[], yticks=[])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,11 +14,13 @@ from evergraph.errors import InputError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from evergraph.analysis import Drift, Profile, TimeDifferences
-    from evergraph.graph.evolving import EvolvingGraph
-
+    from evergraph.analysis.description import DifferenceSummary, GraphDescription
 
 _MOST_TASKS = 40
+_LARGE = 200_000  # vertices from which on the time differences in figures are estimated from a sample
+_SAMPLE = 10_000
+_AS_THEY_ARE = ("vertices", "edges", "features", "label_rate", "time_unit", "time_step", "first_task", "test_vertices")
+_AS_THEY_ARE += ("unseen_vertices", "homophily", "mean_degree", "isolated", "power_law")
 
 EXAMPLE = "Example: evergraph inspect metamath --figures figures"
 
@@ -38,7 +40,8 @@ def inspect(
     quiet: Quiet = False,
 ) -> None:
     """Show a graph's profile, its time differences with the history sizes they suggest, and its drift."""
-    from evergraph.analysis import drift, profile, tdiff
+    from evergraph.analysis import describe
+    from evergraph.analysis.figures import HOPS, draw
     from evergraph.datasets import load
     from evergraph.graph.disk import verify as verify_folder
 
@@ -46,111 +49,60 @@ def inspect(
     silent = quiet or as_json
     if figures is not None and figures.exists() and not figures.is_dir():
         raise InputError("this is a file, not a folder", file=figures, fix="choose another folder")
-    if verify and Path(graph).is_dir():
+    is_folder = Path(graph).is_dir()
+    if verify and is_folder:
         with working("checking every byte", silent):
             verify_folder(Path(graph))
     opened = load(graph)
-    found, moved = profile(opened), drift(opened)
-    differences = None
-    if opened.n_edges:
-        with working(f"time differences over {k} hops", silent):
-            differences = tdiff(opened, k, sample=sample)
+    if sample is None and figures is not None and len(opened) >= _LARGE:
+        sample = _SAMPLE
+    hops = {k} if figures is None else {k, *HOPS}
+    with working(f"time differences over {k} hops", silent):
+        found = describe(opened, Path(graph).name, hops=sorted(hops), sample=sample)
     drawn: list[Path] = []
     if figures is not None:
-        from evergraph.analysis.figures import draw
-
         with working("drawing", silent):
-            drawn = draw({Path(graph).name: opened}, figures, command=f"evergraph inspect {graph}", sample=sample)
+            drawn = draw([found], figures, f"$ evergraph inspect {graph}")
     if as_json:
-        print_json(
-            as_object(opened, found, differences, moved)
-            | {"verified": verify and Path(graph).is_dir(), "figures": [str(p) for p in drawn]}
-        )
+        print_json(as_object(found, k) | {"verified": verify and is_folder, "figures": [str(path) for path in drawn]})
     elif not quiet:
-        show(console(), graph, opened, found, differences, moved)
+        show(console(), graph, found, k)
         if verify:
-            typer.echo("Every byte is as it was saved." if Path(graph).is_dir() else "Nothing to verify: no folder.")
+            typer.echo("Every byte is as it was saved." if is_folder else "Nothing to verify: no folder.")
         for path in drawn:
             typer.echo(f"Figure: {path}")
 
 
-def as_object(
-    graph: EvolvingGraph, found: Profile, differences: TimeDifferences | None, moved: Drift
-) -> dict[str, Any]:
-    """All that `inspect` knows, for machines."""
-    value = graph.axis.value
+def as_object(found: GraphDescription, k: int) -> dict[str, Any]:
+    """Return all that `inspect` knows, for machines."""
+    differences = found.differences.get(str(k))
+    per_time = zip(found.times, found.vertices_at, found.classes_at, found.unseen_at, strict=True)
+    heads = ("time", "vertices", "classes", "unseen_vertices")
     return {
-        "vertices": found.vertices,
-        "edges": found.edges,
-        "classes": found.classes,
-        "features": found.features,
-        "label_rate": found.label_rate,
-        "first_time": value(found.first_time),
-        "last_time": value(found.last_time),
-        "time_unit": graph.axis.unit,
-        "time_step": graph.axis.step,
-        "first_task": None if found.first_task is None else value(found.first_task),
-        "test_vertices": found.test_vertices,
+        **{name: getattr(found, name) for name in _AS_THEY_ARE},
+        "classes": len(found.classes),
+        "first_time": found.times[0],
+        "last_time": found.times[-1],
         "new_classes": len(found.new_classes),
-        "new_class_names": list(found.new_classes),
-        "unseen_vertices": found.unseen_vertices,
-        "homophily": found.homophily,
-        "mean_degree": found.mean_degree,
-        "isolated": found.isolated,
-        "power_law": found.power_law,
-        **_differences(differences),
-        "per_time": [
-            {"time": value(time), "vertices": vertices, "classes": classes, "unseen_vertices": unseen}
-            for time, vertices, classes, unseen in zip(
-                found.times.tolist(),
-                found.vertices_at.tolist(),
-                found.classes_at.tolist(),
-                found.unseen_at.tolist(),
-                strict=True,
-            )
-        ],
-        "drift": [
-            {"time": value(time), "consecutive": _number(step), "cumulative": _number(total)}
-            for time, step, total in zip(
-                moved.times.tolist(), moved.consecutive.tolist(), moved.cumulative.tolist(), strict=True
-            )
-        ],
-        "about": dict(graph.about),
+        "new_class_names": found.new_classes,
+        "k": differences.hops if differences and differences.pairs else None,
+        "pairs": differences.pairs if differences else 0,
+        "percentiles": (differences.percentiles or None) if differences else None,
+        "history": (differences.history_sizes or None) if differences else None,
+        "error": differences.error if differences else None,
+        "per_time": [dict(zip(heads, row, strict=True)) for row in per_time],
+        "drift": [asdict(one) for one in found.drift],
+        "about": found.about,
     }
 
 
-def _differences(differences: TimeDifferences | None) -> dict[str, Any]:
-    if differences is None or not differences.pairs:
-        return {"k": None, "pairs": 0, "percentiles": None, "history": None, "error": None}
-    history = differences.history_sizes()
-    return {
-        "k": differences.k,
-        "pairs": differences.pairs,
-        "percentiles": {str(level): differences.percentile(level) for level in history},
-        "history": {str(level): size for level, size in history.items()},
-        "error": differences.error,
-    }
-
-
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else value
-
-
-def show(
-    to: Console,
-    name: str,
-    graph: EvolvingGraph,
-    found: Profile,
-    differences: TimeDifferences | None,
-    moved: Drift,
-) -> None:
-    """All that `inspect` knows, for people."""
+def show(to: Console, name: str, found: GraphDescription, k: int) -> None:
+    """Print all that `inspect` knows, for people."""
     from rich.table import Table
     from rich.text import Text
 
-    from evergraph.analysis.profile import FIRST_TASK_SHARE
+    from evergraph.analysis.description import FIRST_TASK_SHARE
 
-    label = graph.axis.label
     facts = Table(title=Text(name), title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
     facts.add_row("vertices", f"{found.vertices:,}, {found.label_rate:.1%} of them labelled")
     facts.add_row(
@@ -158,62 +110,55 @@ def show(
     )
     if found.homophily is not None:
         facts.add_row("homophily", f"{found.homophily:.3f} of the edges join two vertices of one class")
-    facts.add_row("classes", f"{found.classes:,}")
+    facts.add_row("classes", f"{len(found.classes):,}")
     facts.add_row("features", found.features)
-    steps = "" if graph.axis.steps == "steps" else f", in {graph.axis.steps}"
-    facts.add_row("time", f"{label(found.first_time)} to {label(found.last_time)}{steps}")
+    steps = "" if found.time_steps == "steps" else f", in {found.time_steps}"
+    facts.add_row("time", f"{found.times[0]} to {found.times[-1]}{steps}")
     if found.first_task is not None:
         share = found.unseen_vertices / max(found.test_vertices, 1)
         enough = found.test_vertices <= (1 - FIRST_TASK_SHARE) * found.vertices
         why = "for a quarter of the vertices are older" if enough else "the last time; fewer than a quarter are older"
-        facts.add_row("first task", f"{label(found.first_task)}, {why}")
+        facts.add_row("first task", f"{found.first_task}, {why}")
         facts.add_row("", f"{found.test_vertices:,} vertices from then on, {len(found.new_classes)} new classes")
         facts.add_row("", f"{found.unseen_vertices:,} vertices ({share:.1%}) of a class never seen before")
     to.print(facts)
     to.print()
-    _show_differences(to, differences)
-    _show_tasks(to, graph, found, moved)
+    _show_differences(to, found.differences.get(str(k)))
+    _show_tasks(to, found)
 
 
-def _show_differences(to: Console, differences: TimeDifferences | None) -> None:
+def _show_differences(to: Console, found: DifferenceSummary | None) -> None:
     from rich.table import Table
 
-    try:
-        history = differences.history_sizes() if differences is not None else {}
-    except InputError:
-        history = {}
-    if differences is None or not history:
+    if found is None or not found.history_sizes:
         to.print("No time differences: no vertex has a neighbour. Choose a history size yourself.\n")
         return
-    hops = f"{differences.k} hop{'s' if differences.k > 1 else ''}"
-    title = f"Time differences over {hops}: {differences.pairs:,} pairs"
-    if differences.error is not None:
-        title += f" (estimated from {differences.sources:,} vertices; shares are right within {differences.error:.1%})"
+    title = f"Time differences over {found.hops} hop{'s' if found.hops > 1 else ''}: {found.pairs:,} pairs"
+    if found.error is not None:
+        title += f" (estimated from {found.sources:,} vertices; shares are right within {found.error:.1%})"
     table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
     table.add_column("share of pairs covered")
     table.add_column("time difference", justify="right")
     table.add_column("history size", justify="right")
-    for level, size in history.items():
-        table.add_row(f"{level} %", f"{differences.percentile(level):g}", str(size))
+    for level, size in found.history_sizes.items():
+        table.add_row(f"{level} %", f"{found.percentiles[level]:g}", str(size))
     to.print(table)
     to.print()
 
 
-def _show_tasks(to: Console, graph: EvolvingGraph, found: Profile, moved: Drift) -> None:
+def _show_tasks(to: Console, found: GraphDescription) -> None:
     from rich.table import Table
 
     if found.first_task is None:
         return
-    drift_at = dict(zip(moved.times.tolist(), zip(moved.consecutive, moved.cumulative, strict=True), strict=True))
+    drift_at = {one.time: (one.consecutive, one.cumulative) for one in found.drift}
     table = Table(title="Tasks", title_justify="left", box=None, padding=(0, 2, 0, 0))
     for head in ("time", "vertices", "classes", "of unseen class", "drift", "drift to all before"):
         table.add_column(head, justify="right")
-    tasks = [(row, time) for row, time in enumerate(found.times.tolist()) if time >= found.first_task]
+    tasks = list(zip(found.times, found.vertices_at, found.classes_at, found.unseen_at, strict=True))[found.tasks]
     if len(tasks) > _MOST_TASKS:
         to.print(f"{len(tasks):,} tasks, of which the last {_MOST_TASKS} are shown (--json has all)")
-    for row, time in tasks[-_MOST_TASKS:]:
-        step, total = drift_at.get(time, (math.nan, math.nan))
-        counts = (found.vertices_at[row], found.classes_at[row], found.unseen_at[row])
-        moves = ("-" if math.isnan(move) else f"{move:.2f}" for move in (step, total))
-        table.add_row(graph.axis.label(time), *(f"{count:,}" for count in counts), *moves)
+    for time, *counts in tasks[-_MOST_TASKS:]:
+        moves = ("-" if move is None else f"{move:.2f}" for move in drift_at.get(time, (None, None)))
+        table.add_row(str(time), *(f"{count:,}" for count in counts), *moves)
     to.print(table)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from evergraph import __version__
-from evergraph.analysis.graph_facts import graph_facts
+from evergraph.analysis.description import describe
 from evergraph.errors import EvergraphError, InputError
 from evergraph.evaluation.configuration import Configuration
 from evergraph.evaluation.decided import write_decided
@@ -143,7 +143,7 @@ def run(
             if there:
                 log.info("%s: %d of %d tasks are there already", out, there, len(plan) * len(seeds))
             made_by = {"evergraph": __version__}
-            store.keep_graph(lambda: graph_facts(graph, [task.time for task in plan], name) | made_by)
+            store.keep_graph(lambda: describe(graph, name or "", first=plan[0].time, past=True).as_dict() | made_by)
         rows = {}
         for index, seed in enumerate(seeds):
             on_step = _of_seed(on_progress, index, len(plan), _steps(configuration))

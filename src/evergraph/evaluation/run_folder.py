@@ -125,7 +125,7 @@ class KeptRun:
     identity
         What was run: ``configuration``, ``fingerprint`` and ``numerics_version``.
     graph
-        What is told of the graph, see `graph_facts`; None where a run was made before such was kept.
+        What is told of the graph, see `GraphDescription`; None where a run was made before such was kept.
     rows
         For each seed its rows, in the order of their tasks.
     """

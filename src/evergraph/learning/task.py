@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from evergraph.analysis.profile import first_task
+from evergraph.analysis.description import first_task
 from evergraph.errors import InputError
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.ids import Ids

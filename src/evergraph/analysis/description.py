@@ -1,0 +1,289 @@
+"""One description of a graph: its size, classes over time, drift and time differences, as plain values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from evergraph.analysis.drift import drift
+from evergraph.analysis.tdiff import TimeDifferences, tdiff
+from evergraph.graph.evolving import EvolvingGraph
+from evergraph.graph.features import kind_of
+
+__all__ = ["ClassHistory", "DifferenceSummary", "DriftAt", "GraphDescription", "describe", "first_task"]
+
+FIRST_TASK_SHARE = 0.25
+"""Share of the vertices that must exist before the first task, as in the paper."""
+LAYERS = 2
+"""Hops that a model of two layers sees; a history size is chosen by the time differences over as many."""
+
+Time = int | str
+"""A time as the graph's axis writes it: a number, or a date."""
+
+
+@dataclass(frozen=True)
+class ClassHistory:
+    """A class, the times at which it has vertices, and how many."""
+
+    name: str
+    times: list[Time]
+    counts: list[int]
+
+    @property
+    def vertices(self) -> int:
+        """All vertices of the class."""
+        return sum(self.counts)
+
+
+@dataclass(frozen=True)
+class DriftAt:
+    """Drift at a time, see `evergraph.analysis.drift`; None at the first."""
+
+    time: Time
+    consecutive: float | None
+    cumulative: float | None
+
+
+@dataclass(frozen=True)
+class DifferenceSummary:
+    """Time differences within some hops: their counts from 0 up, and the history sizes that cover shares of them.
+
+    Percentiles and history sizes are by percentage ("25", "50", "75", "100"); they are empty where there are no pairs.
+    ``error`` is None for an exact result, see `TimeDifferences`.
+    """
+
+    hops: int
+    pairs: int
+    counts: list[int]
+    percentiles: dict[str, float]
+    history_sizes: dict[str, int]
+    sources: int
+    error: float | None
+
+    @classmethod
+    def of(cls, found: TimeDifferences) -> DifferenceSummary:
+        """Summarise what `tdiff` found."""
+        sizes = found.history_sizes() if found.counts.any() else {}
+        return cls(
+            hops=found.k,
+            pairs=found.pairs,
+            counts=found.counts.tolist(),
+            percentiles={str(level): found.percentile(level) for level in sizes},
+            history_sizes={str(level): size for level, size in sizes.items()},
+            sources=found.sources,
+            error=found.error,
+        )
+
+
+@dataclass(frozen=True)
+class GraphDescription:
+    """What `describe` finds. All values fit into JSON; times are as the graph's axis writes them.
+
+    Parameters
+    ----------
+    name, about
+        What the graph is called, and what it says of itself.
+    vertices, edges, features, feature_kind, feature_width
+        Sizes; the features in words, and their kind and number (0 without any).
+    label_rate
+        Share of the vertices that have a label.
+    time_unit, time_step, time_steps
+        Unit and step of the axis, and what one step is called.
+    times, vertices_at, classes_at, unseen_at
+        For each time that has vertices: their number, the number of their classes, and how many are of a class that
+        no vertex had before.
+    first_task
+        None for a graph of one time.
+    test_vertices, unseen_vertices
+        Vertices from the first task on, and how many of them are of a class that no vertex had before.
+    new_classes
+        Classes that first appear at the first task or later, in the order of their appearance.
+    classes
+        All classes that some vertex has.
+    homophily
+        Share of the edges between labelled vertices that join two of one class; None where there are none.
+    mean_degree, isolated, degrees
+        Edges a vertex, vertices without any, and how many vertices there are of each degree, as two lists.
+    power_law
+        Exponent of a power law fitted to the degrees from 1 up, by maximum likelihood: ``1 + n / sum(ln d)``.
+    drift
+        At each time that has labels.
+    differences
+        Time differences of the whole graph, by number of hops.
+    past_differences
+        Those over two hops before the first task, by which a history size is chosen; None without any.
+    """
+
+    name: str
+    about: dict[str, str]
+    vertices: int
+    edges: int
+    features: str
+    feature_kind: str
+    feature_width: int
+    label_rate: float
+    time_unit: str
+    time_step: int
+    time_steps: str
+    times: list[Time]
+    vertices_at: list[int]
+    classes_at: list[int]
+    unseen_at: list[int]
+    first_task: Time | None
+    test_vertices: int
+    unseen_vertices: int
+    new_classes: list[str]
+    classes: list[ClassHistory]
+    homophily: float | None
+    mean_degree: float
+    isolated: int
+    degrees: dict[str, list[int]]
+    power_law: float | None
+    drift: list[DriftAt]
+    differences: dict[str, DifferenceSummary]
+    past_differences: DifferenceSummary | None
+
+    @property
+    def tasks(self) -> slice:
+        """Which of the times are tasks."""
+        return slice(len(self.times) if self.first_task is None else self.times.index(self.first_task), None)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the description in dicts, lists and plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> GraphDescription:
+        """Return a description that `as_dict` took apart; raises `msgspec.ValidationError` for anything else."""
+        import msgspec
+
+        return msgspec.convert(values, cls)
+
+
+def first_task(graph: EvolvingGraph) -> int | None:
+    """Return the smallest time with at least a quarter of the vertices before it.
+
+    Where no time has so many before it (a static graph with few training vertices), it is the last one; where all
+    vertices have one time there is no task.
+
+    Examples
+    --------
+    >>> first_task(EvolvingGraph.build({"id": [1, 2, 3, 4, 5], "time": [1, 2, 3, 3, 4]}))
+    3
+    """
+    times, before = np.unique(graph.times, return_index=True)
+    if len(times) < 2:
+        return None
+    enough = np.flatnonzero(before >= FIRST_TASK_SHARE * len(graph))
+    return int(times[enough[0]] if len(enough) else times[-1])
+
+
+def describe(
+    graph: EvolvingGraph,
+    name: str = "",
+    *,
+    first: int | None = None,
+    hops: Iterable[int] = (),
+    past: bool = False,
+    sample: int | None = None,
+) -> GraphDescription:
+    """Describe a graph.
+
+    Parameters
+    ----------
+    graph, name
+        The graph, and what it is called.
+    first
+        Time of the first task; by default that of `first_task`.
+    hops
+        Numbers of hops whose time differences are collected.
+    past
+        Whether to collect the time differences before the first task, too.
+    sample
+        Estimate time differences of the whole graph from so many vertices, see `tdiff`.
+
+    Examples
+    --------
+    >>> graph = EvolvingGraph.build({"id": [1, 2, 3], "time": [1, 2, 2], "label": ["x", "x", "y"]}, [[1, 2], [2, 3]])
+    >>> found = describe(graph, hops=[2])
+    >>> found.first_task, found.new_classes, found.unseen_vertices, found.test_vertices, found.homophily
+    (2, ['y'], 1, 2, 0.5)
+    >>> found.classes[0], found.differences["2"].counts
+    (ClassHistory(name='x', times=[1, 2], counts=[1, 1]), [2, 2])
+    """
+    classes, codes, value = graph.classes, graph.codes, graph.axis.value
+    start = first_task(graph) if first is None else first
+    # Without a task no vertex is a test vertex, so any time after the last will do.
+    limit = start if start is not None else graph.last_time + 1
+    labelled = codes >= 0
+    unseen = labelled.copy()
+    unseen[labelled] = classes.first[codes[labelled]] == graph.times[labelled]
+    times, at = np.unique(graph.times, return_inverse=True)
+    pairs = np.unique(at[labelled] * max(len(classes), 1) + codes[labelled])
+    order = np.argsort(classes.first, kind="stable")
+    source, target, _ = graph.links.ends()
+    both = (codes[source] >= 0) & (codes[target] >= 0)
+    degree = np.diff(graph.links.indptr)
+    degrees, logs = np.bincount(degree), np.log(degree[degree > 0]).sum()
+    moved = drift(graph)
+    width = 0 if graph.features is None else graph.features.width
+    return GraphDescription(
+        name=name,
+        about=dict(graph.about),
+        vertices=len(graph),
+        edges=graph.n_edges,
+        features=kind_of(graph.features) if graph.features is None else f"{width:,} {graph.features.kind}",
+        feature_kind=kind_of(graph.features),
+        feature_width=width,
+        label_rate=float(labelled.mean()),
+        time_unit=graph.axis.unit,
+        time_step=graph.axis.step,
+        time_steps=graph.axis.steps,
+        times=[value(time) for time in times.tolist()],
+        vertices_at=np.bincount(at).tolist(),
+        classes_at=np.bincount(pairs // max(len(classes), 1), minlength=len(times)).tolist(),
+        unseen_at=np.bincount(at[unseen], minlength=len(times)).tolist(),
+        first_task=None if start is None else value(start),
+        test_vertices=int((graph.times >= limit).sum()),
+        unseen_vertices=int((unseen & (graph.times >= limit)).sum()),
+        new_classes=[classes.names[row] for row in order if classes.support[row] and classes.first[row] >= limit],
+        classes=_classes(graph),
+        homophily=float((codes[source] == codes[target])[both].mean()) if both.any() else None,
+        mean_degree=float(degree.mean()),
+        isolated=int((degree == 0).sum()),
+        degrees={"degree": np.flatnonzero(degrees).tolist(), "vertices": degrees[degrees > 0].tolist()},
+        power_law=float(1 + (degree > 0).sum() / logs) if logs > 0 else None,
+        drift=[
+            DriftAt(value(time), *(None if math.isnan(move) else move for move in moves))
+            for time, *moves in zip(
+                moved.times.tolist(), moved.consecutive.tolist(), moved.cumulative.tolist(), strict=True
+            )
+        ],
+        differences={str(k): DifferenceSummary.of(tdiff(graph, k, sample=sample)) for k in hops if graph.n_edges},
+        past_differences=_past_differences(graph, start) if past and start is not None else None,
+    )
+
+
+def _classes(graph: EvolvingGraph) -> list[ClassHistory]:
+    labelled, span = graph.codes >= 0, graph.last_time - graph.first_time + 1
+    # One sortable number a pair of class and time.
+    pairs = graph.codes[labelled] * np.int64(span) + (graph.times[labelled] - graph.first_time)
+    there, counts = np.unique(pairs, return_counts=True)
+    codes, times = there // span, there % span + graph.first_time
+    found = []
+    for row, name in enumerate(graph.class_names):
+        part = slice(*np.searchsorted(codes, [row, row + 1]).tolist())
+        if part.start < part.stop:
+            at = [graph.axis.value(time) for time in times[part].tolist()]
+            found.append(ClassHistory(name, at, counts[part].tolist()))
+    return found
+
+
+def _past_differences(graph: EvolvingGraph, before: int) -> DifferenceSummary | None:
+    past = graph.up_to(before - 1)
+    found = tdiff(past, LAYERS) if past.n_edges else None
+    return DifferenceSummary.of(found) if found is not None and found.pairs else None
