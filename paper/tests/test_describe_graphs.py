@@ -19,15 +19,7 @@ from evergraph.datasets import synthetic
 from evergraph.errors import InputError
 from evergraph.presentation import to_csv, to_latex, to_markdown
 from evergraph_paper import describe_graphs
-from evergraph_paper.describe_graphs import (
-    datasets_table,
-    distributions,
-    drift_per_task,
-    facts,
-    time_differences,
-    unseen_per_task,
-    write_datasets,
-)
+from evergraph_paper.describe_graphs import datasets_table, facts, write_datasets
 from evergraph_paper.paper import printed
 
 LEVELS = (25, 50, 75, 100)
@@ -189,9 +181,8 @@ def test_poor_graphs_are_described_and_drawn_too(tmp_path: Path) -> None:
     poor = [one_time, no_labels, months, two_times]
     assert json.loads(json.dumps(poor, allow_nan=False)) == poor
     assert "one time" in to_markdown(datasets_table(poor))
-    for drawing in (distributions, drift_per_task, time_differences, unseen_per_task):
-        drawing(poor).draw_without_rendering()
-        assert drawing([]).axes is not None
+    paths = [str(tmp_path / name) for name in ("one time", "no labels", "months", "two times")]
+    assert len(write_datasets(paths, tmp_path / "out")) == 4 + 2 * len(FIGURES)
 
 
 def test_metamath() -> None:
@@ -237,19 +228,6 @@ def test_the_table_has_our_graphs_and_those_of_the_paper(made: tuple[EvolvingGra
     assert to_markdown(table).endswith("a test\n")
     assert r"\begin{tabular}" in to_latex(table)
     assert "paper,dblp-easy,45407,112131," in to_csv(table)
-
-
-def test_boxes_are_those_of_the_differences_one_by_one(made: tuple[EvolvingGraph, dict[str, Any]]) -> None:
-    from matplotlib.cbook import boxplot_stats
-
-    graph, found = made
-    for hops in (1, 2, 3):
-        told = describe_graphs._box(hops, found["tdiff"][str(hops)])
-        (expected,) = boxplot_stats(differences(graph, hops))
-        assert told is not None
-        for name in ("q1", "med", "q3", "whislo", "whishi"):
-            assert told[name] == pytest.approx(expected[name])
-        assert told["fliers"] == sorted(set(expected["fliers"].tolist()))
 
 
 def test_what_is_written(

@@ -85,7 +85,7 @@ def test_figures_are_drawn_and_repeat_byte_for_byte(tmp_path, monkeypatch, comma
         monkeypatch.chdir(folder)
         assert command("inspect", "synthetic", "--figures", "drawn")[0] == 0
     drawn = tmp_path / "one" / "drawn"
-    names = {"time_differences", "drift", "distributions", "unseen"}
+    names = {"time_differences", "drift_per_task", "distributions", "unseen_per_task"}
     assert {path.name for path in drawn.iterdir()} == {f"{name}.{kind}" for name in names for kind in ("png", "svg")}
     for path in drawn.iterdir():
         assert path.read_bytes() == (tmp_path / "two" / "drawn" / path.name).read_bytes()

@@ -248,7 +248,7 @@ def test_replace_clears_what_was_kept_and_more_seeds_add_to_it(copied: Path) -> 
     (copied / "decisions" / "seed-7").mkdir()
     run(dataclasses.replace(SMALL, steps=1), GRAPH, [4], out=copied, replace=True)
     assert [path.name for path in (copied / "decisions").iterdir()] == ["seed-4"]
-    assert json.loads((copied / "graph.json").read_text())["name"] is None
+    assert json.loads((copied / "graph.json").read_text())["name"] == ""
     run(dataclasses.replace(SMALL, steps=1), GRAPH, [5], out=copied)
     assert {path.name for path in (copied / "decisions").iterdir()} == {"seed-4", "seed-5"}
 

@@ -263,7 +263,7 @@ def describe(
                 moved.times.tolist(), moved.consecutive.tolist(), moved.cumulative.tolist(), strict=True
             )
         ],
-        differences={str(k): DifferenceSummary.of(tdiff(graph, k, sample=sample)) for k in hops if graph.n_edges},
+        differences={str(k): DifferenceSummary.of(tdiff(graph, k, sample=sample)) for k in hops},
         past_differences=_past_differences(graph, start) if past and start is not None else None,
     )
 

@@ -13,7 +13,7 @@ _LARGEST = 20  # classes of a timeline
 
 
 def timeline_of(facts: Mapping[str, Any]) -> ClassTimeline | Missing:
-    """The largest classes of a graph in the order of their birth; ``facts`` are those of `graph_facts`.
+    """The largest classes of a graph in the order of their birth; ``facts`` are those of `describe`.
 
     Examples
     --------
@@ -41,7 +41,7 @@ def drift_of(facts: Mapping[str, Any]) -> Drift | Missing:
     Examples
     --------
     >>> moved = [{"time": 1, "consecutive": None, "cumulative": None}]
-    >>> drift_of({"drift": moved, "tasks": []})
+    >>> drift_of({"drift": moved, "first_task": None})
     Missing(reason='Only one time has labels, so there is nothing to compare it with.')
     """
     moved = facts["drift"]
@@ -51,7 +51,7 @@ def drift_of(facts: Mapping[str, Any]) -> Drift | Missing:
         times=tuple(str(row["time"]) for row in moved),
         step=tuple(row["consecutive"] for row in moved),
         total=tuple(row["cumulative"] for row in moved),
-        first=str(facts["tasks"][0]) if facts["tasks"] else None,
+        first=None if facts["first_task"] is None else str(facts["first_task"]),
     )
 
 
@@ -60,11 +60,11 @@ def differences_of(facts: Mapping[str, Any], history: int | None) -> TimeDiffere
 
     Examples
     --------
-    >>> found = {"k": 2, "before": 4, "counts": [1, 3], "history_sizes": {"50": 1}}
-    >>> differences_of({"differences": found, "time_steps": "years"}, history=1).shares
+    >>> found = {"counts": [1, 3], "history_sizes": {"50": 1}}
+    >>> differences_of({"past_differences": found, "time_steps": "years", "first_task": 4}, history=1).shares
     (0.25, 0.75)
     """
-    found = facts["differences"]
+    found = facts["past_differences"]
     if found is None:
         return Missing("The graph has no edges before the first task, so no history size could be read off them.")
     total = sum(found["counts"])
@@ -73,5 +73,5 @@ def differences_of(facts: Mapping[str, Any], history: int | None) -> TimeDiffere
         steps=facts["time_steps"],
         sizes=tuple((int(level), size) for level, size in found["history_sizes"].items()),
         history=history,
-        before=str(found["before"]),
+        before=str(facts["first_task"]),
     )

@@ -101,7 +101,8 @@ def _finished(run: KeptRun) -> tuple[dict[int, tuple[TaskRow, ...]], tuple[str, 
     done = max((tuple(row.time for row in rows) for rows in run.rows.values()), key=len)
     whole = {seed: rows for seed, rows in run.rows.items() if tuple(row.time for row in rows) == done}
     notes = []
-    planned = len((run.graph or {}).get("tasks", done))
+    told = run.graph or {}
+    planned = len([time for time in told.get("times", done) if time >= told.get("first_task", done[0])])
     if len(done) < planned:
         notes.append(f"The run is not finished: {len(done)} of {planned} tasks are done.")
     behind = [str(seed) for seed in run.rows if seed not in whole]

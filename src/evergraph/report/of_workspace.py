@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from evergraph import __version__
-from evergraph.analysis.graph_facts import graph_facts
+from evergraph.analysis import describe
 from evergraph.evaluation.configuration import flat
 from evergraph.report.measures import band_of_share, calibration_of, confusion_of, threshold_of
 from evergraph.report.of_graph import differences_of, drift_of, timeline_of
@@ -37,7 +37,7 @@ def story_of_workspace(folder: Path) -> Story:
     state, graph, slices = workspace.state, workspace.graph, workspace.scores()
     status, described = workspace.status(), json.loads(workspace.store.read(state.model.learner))
     times = [kept.time for kept in state.decisions] or [state.model.time]
-    facts = graph_facts(graph, sorted(set(times)), folder.resolve().name)
+    facts = describe(graph, folder.resolve().name, first=min(times), past=True).as_dict()
     scored = [row for rows in scored_decisions(workspace.store, state, graph).values() for row in rows.values()]
     return Story(
         title=folder.resolve().name,

@@ -1,12 +1,14 @@
-"""Profiles and drift against plain counting, and against the tables that came with the real graphs."""
+"""Descriptions and drift against plain counting, and against the tables that came with the real graphs."""
 
+import json
 from collections import Counter
 
+import msgspec
 import numpy as np
 import pytest
 
 from evergraph import EvolvingGraph
-from evergraph.analysis import drift, first_task, profile
+from evergraph.analysis import GraphDescription, describe, drift, first_task
 from evergraph.datasets import metamath, read_tables, synthetic
 
 
@@ -32,29 +34,38 @@ def test_first_task(times, expected):
 def test_profile_counts_like_a_person():
     times = [1, 1, 1, 2, 2, 3, 3, 3]
     labels = ["x", "y", None, "z", "x", "w", "w", "y"]
-    found = profile(small(times, labels, [(0, 1), (0, 4), (5, 6), (2, 3)]))
-    assert (found.vertices, found.edges, found.classes) == (8, 4, 4)
-    assert (found.first_task, found.test_vertices, found.new_classes) == (2, 5, ("z", "w"))
+    found = describe(small(times, labels, [(0, 1), (0, 4), (5, 6), (2, 3)]))
+    assert (found.vertices, found.edges, len(found.classes)) == (8, 4, 4)
+    assert (found.first_task, found.test_vertices, found.new_classes) == (2, 5, ["z", "w"])
     assert found.unseen_vertices == 3
-    assert found.unseen_at.tolist() == [2, 1, 2]
-    assert found.classes_at.tolist() == [2, 2, 2]
-    assert found.vertices_at.tolist() == [3, 2, 3]
+    assert found.unseen_at == [2, 1, 2]
+    assert found.classes_at == [2, 2, 2]
+    assert found.vertices_at == [3, 2, 3]
     assert found.homophily == 2 / 3
     assert found.label_rate == 7 / 8
     assert found.isolated == 1
-    assert found.degrees.tolist() == [1, 6, 1]
+    assert found.degrees == {"degree": [0, 1, 2], "vertices": [1, 6, 1]}
 
 
 def test_profile_of_a_graph_with_nothing_to_count():
-    found = profile(small([7]))
+    found = describe(small([7]))
     assert (found.first_task, found.homophily, found.power_law, found.test_vertices) == (None, None, None, 0)
     assert drift(small([1, 2])).times.tolist() == []
 
 
+def test_a_description_survives_json():
+    graph = small([1, 1, 2, 4], ["x", None, "y", "x"], [(0, 1), (1, 2), (2, 3)])
+    found = describe(graph, "g", hops=[1, 2], past=True)
+    assert found.past_differences is not None
+    assert GraphDescription.from_dict(json.loads(json.dumps(found.as_dict(), allow_nan=False))) == found
+    with pytest.raises(msgspec.ValidationError, match="vertices"):
+        GraphDescription.from_dict(found.as_dict() | {"vertices": "many"})
+
+
 def test_a_class_without_vertices_does_not_count():
     graph = small([1, 2, 2], ["x", "y", "x"]).relabel([1], ["x"])
-    found = profile(graph)
-    assert (found.classes, found.new_classes, found.unseen_vertices) == (1, (), 0)
+    found = describe(graph)
+    assert (len(found.classes), found.new_classes, found.unseen_vertices) == (1, [], 0)
 
 
 def test_drift_is_total_variation_by_hand():
@@ -87,14 +98,14 @@ KNOWN = {
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_real_graphs_have_the_known_profile(shared_data, name):
+def test_real_graphs_have_the_known_describe(shared_data, name):
     folder = shared_data(name)
-    found = profile(read_tables(folder / "nodes.csv.gz", folder / "edges.csv.gz"))
+    found = describe(read_tables(folder / "nodes.csv.gz", folder / "edges.csv.gz"))
     *counts, homophily = KNOWN[name]
     assert [
         found.vertices,
         found.edges,
-        found.classes,
+        len(found.classes),
         found.first_task,
         len(found.new_classes),
         found.unseen_vertices,
@@ -106,8 +117,8 @@ def test_real_graphs_have_the_known_profile(shared_data, name):
 
 def test_metamath_is_as_expected():
     graph = metamath()
-    found = profile(graph)
-    assert (found.vertices, found.edges, found.classes) == (25_729, 461_874, 74)
+    found = describe(graph)
+    assert (found.vertices, found.edges, len(found.classes)) == (25_729, 461_874, 74)
     assert (found.first_task, len(found.new_classes)) == (2007, 36)
     assert (found.unseen_vertices, found.test_vertices) == (2_228, 18_337)
     assert "nan" in list(graph.ids)
