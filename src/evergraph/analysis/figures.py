@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -77,7 +76,7 @@ def drift_per_task(graphs: Sequence[GraphDescription]) -> Figure:
             for index, found in enumerate(graphs):
                 tasks = found.times[found.tasks]
                 at = {one.time: one.consecutive if panel is axes[0, 0] else one.cumulative for one in found.drift}
-                moves = [math.nan if at.get(time) is None else at[time] for time in tasks]
+                moves = np.array([at.get(time) for time in tasks], np.float64)
                 if np.isfinite(moves).any():
                     places = tasks if by_time else range(1, len(tasks) + 1)
                     look = series(index) | {"markersize": 3.5, "linewidth": 1.3}

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 _MOST_TASKS = 40
 _LARGE = 200_000  # vertices from which on the time differences in figures are estimated from a sample
 _SAMPLE = 10_000
-_AS_THEY_ARE = ("vertices", "edges", "features", "label_rate", "time_unit", "time_step", "first_task", "test_vertices")
-_AS_THEY_ARE += ("unseen_vertices", "homophily", "mean_degree", "isolated", "power_law")
+_AS_THEY_ARE = (
+    *("vertices", "edges", "features", "label_rate", "time_unit", "time_step", "first_task", "test_vertices"),
+    *("unseen_vertices", "homophily", "mean_degree", "isolated", "power_law"),
+)
 
 EXAMPLE = "Example: evergraph inspect metamath --figures figures"
 
