@@ -17,13 +17,13 @@ def whole(path: str) -> tuple[int, float, float]:
     """Number of tasks, mean accuracy and MCC of all tasks together."""
     from evergraph import EvolvingGraph, LifelongLearner, evaluate, tasks
     from evergraph.detect import GDOC
-    from evergraph.evaluation.metrics import summarise
+    from evergraph.evaluation.results import aggregate
     from evergraph.nn import GraphSAGE
 
     learner = LifelongLearner(GraphSAGE(hidden=32), GDOC(0.75), restart="warm", steps=200, seed=0)
     graph = EvolvingGraph.open(path)
     scores = [evaluate(task, learner.adapt(task).predict(task)) for task in tasks(graph, history=3)]
-    found = summarise({0: scores})
+    found = aggregate({0: scores})
     return len(scores), float(found["accuracy"]["mean"] or 0), float(found["mcc"]["mean"] or 0)
 
 

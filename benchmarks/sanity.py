@@ -12,7 +12,7 @@ from benchmarks.measure import DATA
 from evergraph.datasets.tables import read_tables
 from evergraph.detect import DOC, GDOC, Softmax
 from evergraph.evaluation.configuration import Configuration
-from evergraph.evaluation.run import RunResult, run
+from evergraph.evaluation.run import Run, run
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.nn import MLP, GraphSAGE, MostFrequent
 
@@ -41,7 +41,7 @@ def graph_of(name: str) -> EvolvingGraph:
     return EvolvingGraph.open(folder)
 
 
-def result(name: str, what: str, seeds: list[int]) -> RunResult:
+def result(name: str, what: str, seeds: list[int]) -> Run:
     folder = "".join(letter if letter.isalnum() else "-" for letter in f"{name}-{what}")
     return run(RUNS[what], graph_of(name), seeds, out=KEPT / "runs" / folder)
 

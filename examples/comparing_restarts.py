@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import evergraph
 from evergraph.evaluation.configuration import Configuration
 from evergraph.evaluation.metrics import forward_transfer, over_seeds
-from evergraph.evaluation.run import RunResult, run
+from evergraph.evaluation.run import Run, run
 from evergraph.nn import GraphSAGE
 
 SEEDS = range(3)
@@ -18,7 +18,7 @@ SEEDS = range(3)
 
 def main() -> None:
     graph = evergraph.datasets.synthetic(vertices=1200, times=8, classes=5, new_classes=2, seed=2)
-    found: dict[str, RunResult] = {}
+    found: dict[str, Run] = {}
     with TemporaryDirectory() as folder:
         for restart in ("warm", "cold", "hybrid", "once"):
             settings = Configuration(GraphSAGE(hidden=16), history=1, restart=restart, first=4, steps=15, lr=0.01)

@@ -18,8 +18,7 @@ from typing import Any
 
 import torch
 
-from evergraph.evaluation.results import Shelf
-from evergraph.evaluation.trial import Trial, key_of
+from evergraph.evaluation.trials import Trial, TrialStore, trial_key
 from evergraph_paper.exp1 import grid
 from evergraph_paper.reproduce import EXPERIMENTS, Extent
 from evergraph_paper.subject import Subject, kept_subjects
@@ -59,12 +58,12 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", metavar="NAME", help="experiments; default: all")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    committed = Shelf(RESULTS).read()
+    committed = TrialStore(RESULTS).read()
     graphs = subjects(given.graphs)
     again: dict[str, Mapping[str, Any]] = {}
     wrong = False
     for name in given.only or ("exp1", "exp2", "exp2a", "exp3", "exp4", "exp4a", "exp4b", "exp4c"):
-        planned = {key_of(trial): trial for trial in trials_of(name, graphs, given.planetoid)}
+        planned = {trial_key(trial): trial for trial in trials_of(name, graphs, given.planetoid)}
         there = sorted((key for key in planned if key in committed), key=lambda key: committed[key].made["seconds"])
         different = 0
         for key in there[: given.trials]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evergraph.evaluation.results import Finished
+from evergraph.evaluation.trials import TrialResult
 from evergraph.graph.times import TimeAxis
 from evergraph.presentation import to_markdown
 from evergraph_paper.claims import (
@@ -55,7 +55,7 @@ def made(
     *,
     seeds: int = 2,
     unseen: bool = True,
-) -> dict[str, Finished]:
+) -> dict[str, TrialResult]:
     """Results with these accuracies (a number, or one a task) and detection; seeds and tasks wiggle a little."""
     found = {}
     for row in dict.fromkeys(rows):
@@ -75,7 +75,7 @@ def made(
             result = {"time": list(range(2000, 2000 + TASKS)), "accuracy": values, "rules": rules}
             result |= counts(0.0, unseen)
             key = f"{row} {seed}"
-            found[key] = Finished(key, row.graph.name, described, seed, result, {"seconds": 1.0})
+            found[key] = TrialResult(key, row.graph.name, described, seed, result, {"seconds": 1.0})
     return found
 
 
@@ -93,7 +93,7 @@ def f1(value: float) -> dict[str, list[float]]:
     return {"open_f1": [value] * TASKS, "open_f1_published": [value / 2] * TASKS}
 
 
-def evidence(found: Mapping[str, Finished], *graphs: Subject, **rest: Any) -> Evidence:
+def evidence(found: Mapping[str, TrialResult], *graphs: Subject, **rest: Any) -> Evidence:
     return Evidence({graph.name: graph for graph in graphs or (EASY,)}, found, **rest)
 
 

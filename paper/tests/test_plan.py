@@ -22,9 +22,8 @@ from evergraph.detect import DOC, GDOC
 from evergraph.errors import InputError
 from evergraph.evaluation.configuration import Configuration
 from evergraph.evaluation.graphs import graph_of
-from evergraph.evaluation.results import Finished
 from evergraph.evaluation.run import run
-from evergraph.evaluation.trial import key_of
+from evergraph.evaluation.trials import TrialResult, trial_key
 from evergraph.graph.times import TimeAxis
 from evergraph.nn import SGC, GraphSAGE
 from evergraph_paper.as_published import unmapped_open_f1
@@ -151,7 +150,7 @@ def test_the_rules_of_the_ablation_are_tried_at_its_place_only() -> None:
 
 def test_experiments_share_their_trials(tiny: Subject) -> None:
     def keys(rows: Iterable[Row]) -> set[str]:
-        return {key_of(row.trial(seed=1)) for row in rows}
+        return {trial_key(row.trial(seed=1)) for row in rows}
 
     assert len(keys(exp2([tiny]))) == 48
     assert keys(row for row in exp4c([tiny]) if row.detector == "none") < keys(exp2([tiny]))
@@ -302,17 +301,17 @@ def test_a_trial_comes_to_the_same_bits_again(tiny: Subject, result: dict[str, A
 # --- what is measured of many ----------------------------------------------------------------------------------------
 
 
-def finished(row: Row, seed: int, result: Mapping[str, Any], fingerprint: str = "") -> Finished:
+def finished(row: Row, seed: int, result: Mapping[str, Any], fingerprint: str = "") -> TrialResult:
     trial = row.trial(seed)
     described = {
         "kind": "lifelong",
         "fingerprint": fingerprint or row.graph.fingerprint,
         **settings_of(trial.configuration, trial.rules, TimeAxis()),
     }
-    return Finished(f"{row} {seed} {fingerprint}", row.graph.name, described, seed, result, {"seconds": 60.0})
+    return TrialResult(f"{row} {seed} {fingerprint}", row.graph.name, described, seed, result, {"seconds": 60.0})
 
 
-def accuracies(row: Row, by_seed: Mapping[int, Sequence[float | None]]) -> dict[str, Finished]:
+def accuracies(row: Row, by_seed: Mapping[int, Sequence[float | None]]) -> dict[str, TrialResult]:
     made = [
         finished(row, seed, {"time": list(range(2000, 2000 + len(values))), "accuracy": list(values), "rules": []})
         for seed, values in by_seed.items()
@@ -405,7 +404,7 @@ def test_the_best_rate_is_chosen_and_transferred() -> None:
     rows = tune_rows([EASY])
     assert len(rows) == len(set(rows)) == 2 * len(RATES) * len(WEIGHT_DECAYS)
     assert {(row.model, row.level) for row in rows} == {("sage", 50)}
-    results: dict[str, Finished] = {}
+    results: dict[str, TrialResult] = {}
     for row in rows:
         best = (row.restart, row.lr) in (("cold", 0.05), ("warm", 0.001), ("warm", 0.01))
         undefined = row.lr == RATES[0]  # which comes first, and is never the best
@@ -431,7 +430,7 @@ def test_the_best_rate_is_chosen_and_transferred() -> None:
 
 def test_with_several_graphs_the_best_on_average_is_chosen() -> None:
     told = {(EASY, 0.01): 0.9, (HARD, 0.01): 0.2, (EASY, 0.05): 0.8, (HARD, 0.05): 0.4, (EASY, 0.1): 0.95}
-    results: dict[str, Finished] = {}
+    results: dict[str, TrialResult] = {}
     for (graph, lr), accuracy in told.items():
         results |= accuracies(Row(graph, lr=lr), {0: (accuracy,)})
     (choice,) = choose(collect(tune_rows([EASY, HARD]), results))

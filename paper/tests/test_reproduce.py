@@ -19,7 +19,7 @@ from paper.tests.test_plan import accuracies
 from rich.console import Console
 
 from evergraph.datasets import synthetic
-from evergraph.evaluation.results import Finished
+from evergraph.evaluation.trials import TrialResult
 from evergraph.presentation import Cell, Section, Table, to_csv, to_latex, to_markdown, to_rich
 from evergraph_paper import exp1_views, pictures, tables
 from evergraph_paper.cli import ExperimentName
@@ -40,7 +40,7 @@ OTHER = Subject("other", "print of other", (1, 1, 2))
 Command = Callable[..., tuple[int, str, str]]
 
 
-def results_of(found: dict[str, Finished], rows: Sequence[Row]) -> Results:
+def results_of(found: dict[str, TrialResult], rows: Sequence[Row]) -> Results:
     return {one.row: one for one in collect(rows, found)}
 
 
@@ -65,7 +65,7 @@ def test_bold_are_the_best_and_those_whose_interval_reaches_into_its_interval() 
         ("mlp", "cold"): (0.50, 0.05),  # up to .624
         ("mlp", "warm"): (0.30, 0.01),
     }
-    found: dict[str, Finished] = {}
+    found: dict[str, TrialResult] = {}
     for (model, restart), (mean, apart) in told.items():
         row = Row(EASY, model, 25, restart)  # type: ignore[arg-type]
         found |= accuracies(row, {seed: (mean + apart * (seed - 1),) * 2 for seed in range(3)})
@@ -167,7 +167,7 @@ def test_the_note_says_where_a_table_is_from() -> None:
 
 
 @pytest.fixture(scope="module")
-def everything() -> dict[str, tuple[Extent, dict[str, Finished]]]:
+def everything() -> dict[str, tuple[Extent, dict[str, TrialResult]]]:
     """Of each experiment all results of two graphs."""
     extent = Extent(seeds=(0, 1), label_rates=(0.1, 0.9))
     return {name: (extent, made(one.rows([EASY, OTHER], extent))) for name, one in EXPERIMENTS.items()}
@@ -230,12 +230,12 @@ def test_panels_are_so_few_in_a_row_that_ticks_can_be_read() -> None:
 # --- experiment 1 ----------------------------------------------------------------------------------------------------
 
 
-def shelved(results: Sequence[tuple[Any, dict[str, Any]]]) -> dict[str, Finished]:
+def shelved(results: Sequence[tuple[Any, dict[str, Any]]]) -> dict[str, TrialResult]:
     """As they come from the shelf, in another order."""
     found = {}
     for trial, result in reversed(results):
         described = json.loads(json.dumps(trial.described()))
-        found[str(trial)] = Finished(str(trial), trial.graph, described, trial.seed, result, {"seconds": 1.0})
+        found[str(trial)] = TrialResult(str(trial), trial.graph, described, trial.seed, result, {"seconds": 1.0})
     return found
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evergraph.evaluation.results import Shelf
-from evergraph.evaluation.trial import key_of
+from evergraph.evaluation.trials import TrialStore, trial_key
 from evergraph.graph.times import TimeAxis
 from evergraph_paper.lifelong import settings_of
 from evergraph_paper.plan import exp2, exp2a, exp3, exp4, exp4b
@@ -46,11 +45,11 @@ def planned() -> set[str]:
         for model in STATIC_MODELS
         for before in (0, 200)
     ]
-    return {key_of(Described(one, seed)) for one in descriptions for seed in range(10)}
+    return {trial_key(Described(one, seed)) for one in descriptions for seed in range(10)}
 
 
 def test_all_committed_trials_are_found_by_the_keys_of_the_plan(planned: set[str]) -> None:
-    shelf = Shelf(RESULTS)
+    shelf = TrialStore(RESULTS)
     found = shelf.read()
     assert shelf.problems == []
     assert len(found) > 900

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from evergraph.datasets import load
     from evergraph.errors import EvergraphError, InputError
     from evergraph.evaluation import metrics
-    from evergraph.evaluation.scoring import evaluate
+    from evergraph.evaluation.metrics import evaluate
     from evergraph.graph import EvolvingGraph, Window
     from evergraph.graph.classes import UNSEEN, ClassRegistry
     from evergraph.learning.decisions import Decisions
@@ -35,7 +35,7 @@ _HOME = {
     "Workspace": "evergraph.workspace",
     "describe": "evergraph.analysis",
     "drift": "evergraph.analysis",
-    "evaluate": "evergraph.evaluation.scoring",
+    "evaluate": "evergraph.evaluation.metrics",
     "first_task": "evergraph.analysis",
     "load": "evergraph.datasets",
     "tasks": "evergraph.learning.task",

@@ -15,7 +15,7 @@ from typing import Any
 
 from evergraph import EvergraphError, InputError
 from evergraph.evaluation import grid
-from evergraph.evaluation.results import Shelf
+from evergraph.evaluation.trials import TrialStore
 
 STALL = "EVERGRAPH_TEST_STALL"
 """Which run of a process, from 1 up, does not end."""
@@ -84,10 +84,10 @@ def append_at_once(folder: Path, rows: int) -> None:
         if not (child := os.fork()):
             for number in range(rows):
                 trial = Toy(number, seed=process)
-                Shelf(folder).append(trial, trial.run() | {"long": [0.5] * 2000 * (number % 3)}, {"seconds": 0.0})
+                TrialStore(folder).append(trial, trial.run() | {"long": [0.5] * 2000 * (number % 3)}, {"seconds": 0.0})
             os._exit(0)
         children.append(child)
-    shelf, problems, failed = Shelf(folder), 0, 0
+    shelf, problems, failed = TrialStore(folder), 0, 0
     while children:
         shelf.read()
         problems += len(shelf.problems)
@@ -100,7 +100,7 @@ def append_at_once(folder: Path, rows: int) -> None:
 
 def hold(folder: Path, key: str) -> None:
     """Claim a trial, and never let go of it."""
-    with Shelf(folder).claimed(key) as mine:
+    with TrialStore(folder).claimed(key) as mine:
         sys.stdout.write(f"{mine}\n")
         sys.stdout.flush()
         time.sleep(600)

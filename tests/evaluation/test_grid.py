@@ -21,8 +21,7 @@ from evergraph.detect import GDOC
 from evergraph.evaluation import grid
 from evergraph.evaluation.configuration import Configuration
 from evergraph.evaluation.grid import Done, GridState, in_words, kinds_of, run_grid, work
-from evergraph.evaluation.results import Shelf
-from evergraph.evaluation.trial import key_of
+from evergraph.evaluation.trials import TrialStore, trial_key
 from evergraph.nn import MLP
 from evergraph_paper.lifelong import LifelongTrial
 from tests.evaluation import grid_trials
@@ -60,16 +59,16 @@ def numbers(found):
 
 
 def one_by_one(trials):
-    return {key_of(trial): trial.run() for trial in (dataclasses.replace(trial, marks="") for trial in trials)}
+    return {trial_key(trial): trial.run() for trial in (dataclasses.replace(trial, marks="") for trial in trials)}
 
 
 def assert_whole(folder, trials):
     """All is there, once, and as if nothing had happened."""
-    shelf = Shelf(folder)
+    shelf = TrialStore(folder)
     assert numbers(shelf.read()) == one_by_one(trials)
     assert shelf.problems == []
     rows = [json.loads(line) for path in (folder / "trials").iterdir() for line in path.read_text().splitlines()]
-    assert sorted(row["key"] for row in rows) == sorted(map(key_of, trials))
+    assert sorted(row["key"] for row in rows) == sorted(map(trial_key, trials))
 
 
 # --- what comes of it ------------------------------------------------------------------------------------------------
@@ -78,12 +77,12 @@ def assert_whole(folder, trials):
 def test_a_grid_comes_to_the_numbers_of_its_trials(tmp_path, toys):
     trials = [*toys(range(4)), *toys(range(3), seed=1), *toys(range(8, 10), graph_name="zoo")]
     found = run_grid([*trials, *trials[:2]], tmp_path / "r")
-    assert list(found) == list(map(key_of, trials))
+    assert list(found) == list(map(trial_key, trials))
     assert numbers(found) == one_by_one(trials)
     assert_whole(tmp_path / "r", trials)
     assert runs(tmp_path) == [0, 0, 1, 1, 2, 2, 3, 8, 9]
     assert sorted(path.name for path in (tmp_path / "r" / "trials").iterdir()) == ["toys.jsonl", "zoo.jsonl"]
-    made = found[key_of(trials[0])].made
+    made = found[trial_key(trials[0])].made
     assert made.keys() == {"version", "threads", "seconds", "when"}
     assert made["threads"] == (os.cpu_count() or 1)
     assert list((tmp_path / "r" / ".claims").iterdir()) == []
@@ -96,7 +95,7 @@ def test_a_grid_of_real_trials_comes_to_their_numbers(tmp_path):
     states = []
     found = run_grid(trials, tmp_path / "r", threads=1, on_done=lambda state: states.append(dataclasses.replace(state)))
     for trial in trials:
-        row, alone = dict(found[key_of(trial)].result), trial.run()
+        row, alone = dict(found[trial_key(trial)].result), trial.run()
         for name in ("seconds_adapt", "seconds_predict"):
             del row[name], alone[name]
         assert row == json.loads(json.dumps(alone))
@@ -114,7 +113,7 @@ def test_what_is_finished_is_not_run_again(tmp_path, toys):
     assert (tmp_path / "r" / "trials" / "toys.jsonl").read_bytes() == before
     found = run_grid(toys([4, 2, 0, 3]), tmp_path / "r")
     assert runs(tmp_path) == [0, 1, 2, 3, 4]
-    assert list(found) == list(map(key_of, toys([4, 2, 0, 3])))  # and none that are there but were not asked for
+    assert list(found) == list(map(trial_key, toys([4, 2, 0, 3])))  # and none that are there but were not asked for
     assert run_grid([], tmp_path / "r") == {}
     assert_whole(tmp_path / "r", toys(range(5)))
 
@@ -188,7 +187,7 @@ def test_a_disk_that_is_full_at_any_call_stops_the_grid_and_keeps_what_was_finis
                 run_grid(trials, folder)
             except EvergraphError as error:
                 errors.append(str(error))
-        there = set(Shelf(folder).read())
+        there = set(TrialStore(folder).read())
         with Faults(-1, full):  # only for its not syncing
             states = []
             found = run_grid(trials, folder, on_done=lambda state, states=states: states.append(state.there))
@@ -264,7 +263,7 @@ def test_the_time_left_is_unknown_until_something_has_run(tmp_path, toys):
 
 
 def test_the_time_left_is_that_of_trials_alike(tmp_path, toys):
-    shelf = Shelf(tmp_path / "r")
+    shelf = TrialStore(tmp_path / "r")
     for toy in toys([0, 1], model="slow"):
         shelf.append(toy, toy.run(), {"seconds": 100.0})
     shelf.append(Toy(0, model="fast"), {}, {"seconds": 1.0})
@@ -356,19 +355,19 @@ def test_the_cores_are_shared_out_among_the_processes(tmp_path, toys, monkeypatc
 @needs_posix
 def test_a_trial_that_another_is_at_is_left_to_it(tmp_path, toys):
     (toy,) = toys([0])
-    with Shelf(tmp_path / "r").claimed(key_of(toy)):
-        assert work(tmp_path / "r", toy, 1) == Done(key_of(toy), "elsewhere")
+    with TrialStore(tmp_path / "r").claimed(trial_key(toy)):
+        assert work(tmp_path / "r", toy, 1) == Done(trial_key(toy), "elsewhere")
     assert runs(tmp_path) == []
     assert work(tmp_path / "r", toy, 1).outcome == "ran"
-    assert work(tmp_path / "r", toy, 1) == Done(key_of(toy), "there")
+    assert work(tmp_path / "r", toy, 1) == Done(trial_key(toy), "there")
     assert runs(tmp_path) == [0]
 
 
 @needs_posix
 @pytest.mark.parametrize("finishes", [True, False])
 def test_a_grid_waits_for_what_another_is_at_and_runs_it_if_that_comes_to_nothing(tmp_path, toys, finishes):
-    trials, shelf, states = toys(range(4)), Shelf(tmp_path / "r"), []
-    held = shelf.claimed(key_of(trials[1]))
+    trials, shelf, states = toys(range(4)), TrialStore(tmp_path / "r"), []
+    held = shelf.claimed(trial_key(trials[1]))
     assert held.__enter__()
 
     def on_done(state):

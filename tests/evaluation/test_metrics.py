@@ -9,7 +9,6 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from scipy import stats
-from scipy.spatial.distance import jensenshannon
 from sklearn.metrics import average_precision_score, f1_score, matthews_corrcoef, roc_auc_score, roc_curve
 
 from evergraph import UNSEEN, InputError
@@ -21,16 +20,12 @@ from evergraph.evaluation.metrics import (
     auroc,
     forward_transfer,
     fpr_at_95,
-    half_jeffreys,
-    jensen_shannon,
-    jensen_shannon_distance,
     macro_f1,
     open_macro_f1,
     oracle_mcc,
     over_seeds,
     pooled,
     score_task,
-    summarise,
 )
 
 NAMES = ["KDD", "ICML", "nan", "", "naïve"]
@@ -293,59 +288,6 @@ def test_the_two_intervals_cannot_be_mixed_up():
         pooled([0.1, 0.2])
 
 
-# --- divergences
-
-weights = st.lists(st.tuples(*[st.one_of(st.just(0.0), st.floats(1e-6, 1e6))] * 2), min_size=1, max_size=12).map(
-    lambda rows: np.array(rows).T
-)
-comparable = weights.filter(lambda drawn: drawn.any(axis=1).all())
-
-
-@given(comparable)
-def test_divergences_are_those_of_scipy(drawn):
-    p, q = drawn
-    square = jensenshannon(p, q) ** 2
-    assume(not np.isnan(square))  # SciPy takes the root of what rounding left below 0
-    assert jensen_shannon(p, q) == pytest.approx(square, abs=1e-12)
-    assert jensen_shannon_distance(p, q) == pytest.approx(math.sqrt(square), abs=1e-6)
-    assert half_jeffreys(p, q) == pytest.approx((stats.entropy(p, q) + stats.entropy(q, p)) / 2, abs=1e-12)
-
-
-@given(comparable)
-def test_divergences_are_symmetric_and_keep_their_bounds(drawn):
-    p, q = drawn
-    assert jensen_shannon(p, q) == pytest.approx(jensen_shannon(q, p), abs=1e-12)
-    assert 0 <= jensen_shannon(p, q) <= math.log(2) + 1e-12
-    assert jensen_shannon(p, q) <= half_jeffreys(p, q) / 2 + 1e-12  # Lin (1991)
-    assert jensen_shannon(p, p) == jensen_shannon_distance(q, q) == half_jeffreys(p, p) == 0
-
-
-def test_divergences_by_hand():
-    p, q = [1, 3], [3, 1]
-    # KL(p‖q) = KL(q‖p) = ¼ ln ⅓ + ¾ ln 3; against the midpoint, ¼ ln ½ + ¾ ln 1½.
-    assert half_jeffreys(p, q) == pytest.approx(math.log(3) / 2)
-    assert jensen_shannon(p, q) == pytest.approx(math.log(0.5) / 4 + 3 * math.log(1.5) / 4)
-    assert jensen_shannon([2, 0], [0, 7]) == pytest.approx(math.log(2))
-    assert half_jeffreys([1, 0, 1], [1, 0, 3]) < half_jeffreys([1, 0, 1], [1, 1, 3]) == math.inf
-
-
-def test_the_published_statistic_does_not_compare_distributions():
-    """A copy in another order is not 0 away; a curve that is lower by a factor everywhere is."""
-    rng = np.random.default_rng(0)
-    sample = rng.normal(0.8, 0.01, size=2000)
-    assert jensen_shannon_distance(sample, rng.permutation(sample)) == pytest.approx(0.006, abs=5e-4)
-    assert jensen_shannon_distance(sample, 0.9 * sample) < 1e-7
-
-
-@pytest.mark.parametrize("bad", [[1, -1], [0, 0], [np.nan, 1], [np.inf, 1], [1, 2, 3], [[1, 2]], []])
-@pytest.mark.parametrize("divergence", [half_jeffreys, jensen_shannon, jensen_shannon_distance])
-def test_divergences_refuse_what_is_no_weights(divergence, bad):
-    with pytest.raises(InputError):
-        divergence(bad, [1, 1])
-    with pytest.raises(InputError):
-        divergence([1, 1], bad)
-
-
 # --- one task
 
 
@@ -463,81 +405,3 @@ def test_scores_that_lack_a_figure_are_refused():
     for key in flat:
         with pytest.raises(InputError, match=f"lack '{key}'"):
             TaskScores.from_dict({other: flat[other] for other in flat if other != key})
-
-
-# --- a run
-
-
-def a_run():
-    calm = a_task(  # nobody is unseen
-        truth=["KDD"] * 6, argmax=["KDD"] * 6, decided=["KDD"] * 6, unseen=[False] * 6, never_before=[False] * 6
-    )
-    bold = a_task(decided=["KDD", "ICML", "ICML", "ICML", UNSEEN, UNSEEN])
-    return {7: [a_task(), calm, EMPTY], 3: [bold, calm, EMPTY]}
-
-
-def test_a_summary_has_means_over_tasks_and_then_over_seeds():
-    found = summarise(a_run())
-    assert found["accuracy"]["per_seed"] == pytest.approx([(0.5 + 1) / 2] * 2)  # the empty task is left out
-    assert found["rejected"]["per_seed"] == pytest.approx([1 / 6, 1 / 6])
-    assert found["auroc"]["per_seed"] == pytest.approx([7 / 8, 7 / 8])  # of one task only
-    first, second = (1 / 2 + 1 + 1 / 2) / 3, (2 / 3 + 4 / 5 + 1) / 3
-    expected = over_seeds([(first + 1) / 2, (second + 1) / 2])
-    assert found["open_f1"]["per_seed"] == pytest.approx([(first + 1) / 2, (second + 1) / 2])
-    assert (found["open_f1"]["mean"], found["open_f1"]["ci95"]) == pytest.approx((expected.mean, expected.half))
-
-
-def test_mcc_of_a_run_is_of_summed_counts_and_not_a_mean():
-    found = summarise(a_run())
-    each = Confusion(tp=1, tn=3, fp=1, fn=1).mcc
-    assert found["mcc_per_task"]["per_seed"] == pytest.approx([(each + 0 + 0) / 3, (1 + 0 + 0) / 3])
-    assert found["mcc"]["per_seed"] == pytest.approx([Confusion(tp=1, tn=9, fp=1, fn=1).mcc, 1.0])
-    assert found["mcc"]["per_seed"][0] == pytest.approx(0.4)
-    assert found["mcc_never_before"]["per_seed"][0] == pytest.approx(Confusion(tp=1, tn=10, fp=1).mcc)
-    expected = Confusion(tp=1, tn=4, fp=1).mcc / 3
-    assert found["mcc_per_task_never_before"]["per_seed"][0] == pytest.approx(expected)
-
-
-def test_seeds_are_not_summed_into_one_mcc():
-    """The authors' table script sums them: here it would tell 16/√(2·4·8·10) = 0.63."""
-    right = a_task(decided=["KDD", "KDD", "ICML", "ICML", UNSEEN, UNSEEN])
-    timid = a_task(decided=["KDD", "KDD", "ICML", "ICML", "KDD", "KDD"])
-    assert summarise({0: [right], 1: [timid]})["mcc"]["mean"] == pytest.approx((1 + 0) / 2)
-
-
-def test_the_interval_of_the_paper_is_given_for_the_accuracy_only():
-    found = summarise(a_run())
-    values = np.array([0.5, 1, 0.5, 1])
-    assert found["accuracy"]["pooled_ci95"] == pytest.approx(1.96 * values.std(ddof=1) / 2)
-    assert found["accuracy"]["ci95"] == pytest.approx(0, abs=1e-12)
-    assert [name for name, summary in found.items() if "pooled_ci95" in summary] == ["accuracy"]
-
-
-@pytest.mark.parametrize(
-    "run", [a_run(), {0: [a_task()]}, {0: [EMPTY]}, {0: [EMPTY], 1: [EMPTY]}, {0: [], 1: []}, {0: []}, {}]
-)
-def test_a_summary_has_the_same_names_always_and_is_fit_for_json(run):
-    found = summarise(run)
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
-    assert found.keys() == summarise(a_run()).keys()
-    assert {len(summary["per_seed"]) for summary in found.values()} == {len(run)}
-
-
-def test_a_summary_of_one_seed_has_no_interval():
-    found = summarise({0: [a_task(), a_task()]})
-    assert {summary["ci95"] for summary in found.values()} == {None}
-    assert found["accuracy"]["mean"] == 0.5
-
-
-def test_a_summary_of_nothing_has_no_means():
-    assert summarise({0: [EMPTY]})["accuracy"] == {
-        "mean": None,
-        "ci95": None,
-        "per_seed": [None],
-        "pooled_ci95": None,
-    }
-
-
-def test_a_summary_refuses_seeds_with_different_tasks():
-    with pytest.raises(InputError, match="2 of seed 0, 1 of seed 5"):
-        summarise({0: [a_task(), EMPTY], 5: [a_task()]})

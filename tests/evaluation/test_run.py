@@ -25,7 +25,7 @@ from evergraph.cli.common import parse_history, parse_seeds
 from evergraph.datasets import synthetic
 from evergraph.detect import DOC, GDOC
 from evergraph.evaluation.configuration import Configuration
-from evergraph.evaluation.row import TaskRow
+from evergraph.evaluation.results import TaskRow
 from evergraph.evaluation.run import run
 from evergraph.evaluation.run_folder import RunFolder, open_run
 from evergraph.graph.arrays import fingerprint
@@ -116,7 +116,7 @@ def test_the_same_seed_gives_the_same_numbers_and_another_one_others(undisturbed
 
 def test_golden_mini_run():
     """Other numbers here mean: raise NUMERICS_VERSION, and put the new ones in."""
-    from evergraph.evaluation.run import NUMERICS_VERSION
+    from evergraph.evaluation.results import NUMERICS_VERSION
 
     assert NUMERICS_VERSION == 1
     first, second = run(Configuration(history=3, steps=20, first=4), GRAPH, [0]).rows[0]

@@ -30,8 +30,8 @@ from evergraph.errors import EvergraphError, InputError
 from evergraph.evaluation.configuration import Configuration
 from evergraph.evaluation.decided import read_decided
 from evergraph.evaluation.metrics import forward_transfer
-from evergraph.evaluation.row import TaskRow
-from evergraph.evaluation.run import RunResult, run
+from evergraph.evaluation.results import TaskRow
+from evergraph.evaluation.run import Run, run
 from evergraph.evaluation.run_folder import RunFolder
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.learning.learner import LifelongLearner
@@ -76,20 +76,20 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunResult]:
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Run]:
     """The folder of a run, and its result."""
     folder = tmp_path_factory.mktemp("runs") / "warm"
     return folder, run(SMALL, GRAPH, SEEDS, out=folder, name="graphs/mine")
 
 
 @pytest.fixture(scope="module")
-def cold(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunResult]:
+def cold(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Run]:
     folder = tmp_path_factory.mktemp("runs") / "cold"
     return folder, run(dataclasses.replace(SMALL, restart="cold"), GRAPH, SEEDS, out=folder)
 
 
 @pytest.fixture
-def copied(made: tuple[Path, RunResult], tmp_path: Path) -> Path:
+def copied(made: tuple[Path, Run], tmp_path: Path) -> Path:
     """A folder to be damaged."""
     return Path(shutil.copytree(made[0], tmp_path / "run"))
 
@@ -188,7 +188,7 @@ def test_what_cannot_be_measured_is_missing() -> None:
 # --- what a run keeps ------------------------------------------------------------------------------------------------
 
 
-def test_a_run_keeps_its_decisions(made: tuple[Path, RunResult]) -> None:
+def test_a_run_keeps_its_decisions(made: tuple[Path, Run]) -> None:
     folder, _ = made
     files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet"))
     assert files == [f"decisions/seed-{seed}/{time}.parquet" for seed in SEEDS for time in (3, 4, 5)]
@@ -255,7 +255,7 @@ def test_replace_clears_what_was_kept_and_more_seeds_add_to_it(copied: Path) -> 
 
 @pytest.mark.parametrize("method", ["append", "keep_decisions"])
 def test_a_run_that_is_stopped_has_the_same_decisions_in_the_end(
-    made: tuple[Path, RunResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+    made: tuple[Path, Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     """Before the row of a task is there, and before its decisions are."""
     real, calls = getattr(RunFolder, method), iter(range(100))
@@ -279,7 +279,7 @@ def test_a_run_that_is_stopped_has_the_same_decisions_in_the_end(
 # --- the story of a run ----------------------------------------------------------------------------------------------
 
 
-def test_headlines_and_slices_are_those_of_the_run(made: tuple[Path, RunResult]) -> None:
+def test_headlines_and_slices_are_those_of_the_run(made: tuple[Path, Run]) -> None:
     folder, result = made
     story = story_of_run(folder)
     summary, means = result.summary(), result.tasks()
@@ -308,7 +308,7 @@ def test_headlines_and_slices_are_those_of_the_run(made: tuple[Path, RunResult])
         assert row.accuracy.high == pytest.approx(min(1, values.mean() + half))
 
 
-def test_parts_of_the_decisions_agree_with_the_scores(made: tuple[Path, RunResult]) -> None:
+def test_parts_of_the_decisions_agree_with_the_scores(made: tuple[Path, Run]) -> None:
     folder, result = made
     story = story_of_run(folder)
     scores = [row.scores for rows in result.rows.values() for row in rows]
@@ -332,7 +332,7 @@ def test_parts_of_the_decisions_agree_with_the_scores(made: tuple[Path, RunResul
     assert f"{int(last.rejected.sum())} vertices are held to be unseen at 5 under seed 0" in review.which
 
 
-def test_parts_of_the_graph_are_those_of_the_graph(made: tuple[Path, RunResult]) -> None:
+def test_parts_of_the_graph_are_those_of_the_graph(made: tuple[Path, Run]) -> None:
     story = story_of_run(made[0])
     moved, found = drift(GRAPH), is_a(story.drift, Drift)
     assert list(found.times) == [str(time) for time in moved.times]
@@ -352,7 +352,7 @@ def test_parts_of_the_graph_are_those_of_the_graph(made: tuple[Path, RunResult])
     assert (differences.history, differences.before) == (1, "3")
 
 
-def test_forward_transfer(made: tuple[Path, RunResult], cold: tuple[Path, RunResult]) -> None:
+def test_forward_transfer(made: tuple[Path, Run], cold: tuple[Path, Run]) -> None:
     transfer = is_a(story_of_run(made[0], cold[0]).transfer, Transfer)
     warm, fresh = (
         [[row.scores.accuracy for row in rows] for rows in result.rows.values()] for _, result in (made, cold)
@@ -365,7 +365,7 @@ def test_forward_transfer(made: tuple[Path, RunResult], cold: tuple[Path, RunRes
     assert "--restart cold" in is_a(story_of_run(made[0]).transfer, Missing).reason
 
 
-def test_the_command_does_the_same_again(made: tuple[Path, RunResult], command: Any, tmp_path: Path) -> None:
+def test_the_command_does_the_same_again(made: tuple[Path, Run], command: Any, tmp_path: Path) -> None:
     GRAPH.save(tmp_path / "g")
     told = command_of(made[1].configuration, str(tmp_path / "g"), SEEDS)
     assert told is not None
@@ -496,7 +496,7 @@ def test_bad_input_is_told_and_nothing_is_written(
     assert not out.exists()
 
 
-def test_a_run_that_cannot_be_compared_is_refused(made: tuple[Path, RunResult], tmp_path: Path) -> None:
+def test_a_run_that_cannot_be_compared_is_refused(made: tuple[Path, Run], tmp_path: Path) -> None:
     run(SMALL, GRAPH.relabel([GRAPH.ids[0]], ["other"]), [0], out=tmp_path / "graph")
     run(dataclasses.replace(SMALL, first=4), GRAPH, [0], out=tmp_path / "tasks")
     with pytest.raises(InputError, match="another graph"):
@@ -638,7 +638,7 @@ def test_every_colour_of_a_chart_is_in_the_style() -> None:
 
 
 def test_the_command_writes_a_page(
-    made: tuple[Path, RunResult], cold: tuple[Path, RunResult], tmp_path: Path, command: Any
+    made: tuple[Path, Run], cold: tuple[Path, Run], tmp_path: Path, command: Any
 ) -> None:
     out = tmp_path / "new" / "page.html"
     code, text, err = command("report", made[0], "--against", cold[0], "--out", out, "--json")
@@ -651,7 +651,7 @@ def test_the_command_writes_a_page(
     assert command("report", made[0], "--out", out, "--quiet") == (0, "", "")
 
 
-def test_where_a_page_cannot_be_written(made: tuple[Path, RunResult], tmp_path: Path, command: Any) -> None:
+def test_where_a_page_cannot_be_written(made: tuple[Path, Run], tmp_path: Path, command: Any) -> None:
     code, _, err = command("report", made[0], "--out", tmp_path)
     assert code == 2
     assert "this is a folder, not a file" in err
@@ -668,7 +668,7 @@ def test_where_a_page_cannot_be_written(made: tuple[Path, RunResult], tmp_path: 
 
 
 def test_the_default_is_report_html(
-    made: tuple[Path, RunResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Any
+    made: tuple[Path, Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert command("report", made[0], "--quiet")[0] == 0

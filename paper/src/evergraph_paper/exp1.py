@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evergraph.errors import InputError
-from evergraph.evaluation.metrics.divergence import half_jeffreys, jensen_shannon, jensen_shannon_distance
+from evergraph_paper.divergence import half_jeffreys, jensen_shannon, jensen_shannon_distance
 from evergraph_paper.static import STATIC_GRAPHS, STATIC_MODELS, StaticTrial, Which, split
 
 __all__ = [

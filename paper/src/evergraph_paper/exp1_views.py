@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evergraph.evaluation.results import Finished
+from evergraph.evaluation.trials import TrialResult
 from evergraph.presentation import Cell, Column, Section, Table, style
 from evergraph_paper.exp1 import Results, StaticRow, curves, divergences
 from evergraph_paper.paper import printed
@@ -24,7 +24,7 @@ _NAMES = {"gcn": "GCN", "gcn-64": "GCN-64", "gat": "GAT", "sage": "GraphSAGE", "
 _PLATEAU = 10
 
 
-def static_results(found: Mapping[str, Finished], seeds: Sequence[int] | None = None) -> list[Any]:
+def static_results(found: Mapping[str, TrialResult], seeds: Sequence[int] | None = None) -> list[Any]:
     """The trials of experiment 1 that have run, each with its result, in the order of its grid."""
     by_settings = {
         _canonical(trial.described()): trial

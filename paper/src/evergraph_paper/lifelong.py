@@ -12,7 +12,7 @@ from evergraph.detect import Detector
 from evergraph.evaluation.configuration import Configuration
 from evergraph.evaluation.graphs import graph_of, name_of
 from evergraph.evaluation.metrics import Confusion, open_macro_f1
-from evergraph.evaluation.row import TaskRow
+from evergraph.evaluation.results import TaskRow
 from evergraph.evaluation.run import run_task
 from evergraph.graph.times import TimeAxis
 from evergraph.learning.task import Task

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from evergraph.detect import Detector
 from evergraph.evaluation.metrics import Confusion, Interval, forward_transfer, over_seeds, pooled
-from evergraph.evaluation.results import Finished
+from evergraph.evaluation.trials import TrialResult
 from evergraph.graph.times import TimeAxis
 from evergraph.names import described
 from evergraph_paper.lifelong import settings_of
@@ -55,7 +55,7 @@ class Measured:
     """
 
     row: Row
-    finished: Mapping[int, Finished]
+    finished: Mapping[int, TrialResult]
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -113,7 +113,7 @@ class Measured:
 _F1 = ("open_f1", "open_f1_published")
 
 
-def _rule_of(finished: Finished, wanted: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _rule_of(finished: TrialResult, wanted: Mapping[str, Any]) -> Mapping[str, Any] | None:
     rules = finished.trial["rules"]
     return finished.result["rules"][rules.index(wanted)] if wanted in rules else None
 
@@ -135,12 +135,14 @@ def mean_over_tasks(values: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.asarray(sums / known.sum(1))
 
 
-def collect(rows: Iterable[Row], found: Mapping[str, Finished], seeds: Iterable[int] | None = None) -> list[Measured]:
+def collect(
+    rows: Iterable[Row], found: Mapping[str, TrialResult], seeds: Iterable[int] | None = None
+) -> list[Measured]:
     """The rows that have results, with them; of the given seeds, or of all.
 
     A result counts for a row if it is of the same settings and of the same graph, by its fingerprint.
     """
-    index: dict[str, dict[int, Finished]] = {}
+    index: dict[str, dict[int, TrialResult]] = {}
     for finished in found.values():
         if finished.trial.get("kind") == "lifelong":
             index.setdefault(_canonical(finished.trial), {})[finished.seed] = finished

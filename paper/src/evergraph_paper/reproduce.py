@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import evergraph
 from evergraph.errors import InputError
-from evergraph.evaluation.results import Finished
-from evergraph.evaluation.run import NUMERICS_VERSION
+from evergraph.evaluation.results import NUMERICS_VERSION, seed_ranges
+from evergraph.evaluation.trials import TrialResult
 from evergraph.presentation import Table
 from evergraph_paper import pictures, plan, tables
 from evergraph_paper.measured import Measured, collect
@@ -21,7 +21,7 @@ from evergraph_paper.tune import tune_rows, tune_table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["EXPERIMENTS", "Experiment", "Extent", "Shown", "in_short", "note", "show"]
+__all__ = ["EXPERIMENTS", "Experiment", "Extent", "Shown", "note", "show"]
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ def show(
     name: str,
     graphs: Subjects,
     extent: Extent,
-    found: Mapping[str, Finished],
+    found: Mapping[str, TrialResult],
     *,
     all_seeds: bool = False,
     rows: Sequence[Row] | None = None,
@@ -252,12 +252,12 @@ def note(name: str, measured: Sequence[Measured], options: str = "") -> str:
     seeds = sorted({seed for one in measured for seed in one.seeds})
     trials = {found.key: found for one in measured for found in one.finished.values()}  # rows may share some
     hours = sum(found.made["seconds"] for found in trials.values()) / 3600
-    fewer = sorted({f"{one.row.model} {in_short(one.seeds)}" for one in measured if list(one.seeds) != seeds})
+    fewer = sorted({f"{one.row.model} {seed_ranges(one.seeds)}" for one in measured if list(one.seeds) != seeds})
     told = f" (fewer in some rows: {', '.join(fewer)})" if fewer else ""
     names = " ".join(graph.name for graph in graphs)
     data = ", ".join(f"{graph.name} {graph.fingerprint[:8]}" for graph in graphs)
     return (
-        f"evergraph reproduce {name} {names} --seeds {in_short(seeds)}{options}{told}\n"
+        f"evergraph reproduce {name} {names} --seeds {seed_ranges(seeds)}{options}{told}\n"
         f"Data: {data}. {count(len(trials), 'trial')}, {hours:.2f} hours of computing in all; "
         f"Evergraph {evergraph.__version__}, numbers version {NUMERICS_VERSION}."
     )
@@ -272,20 +272,3 @@ def count(number: int, what: str) -> str:
     ('1 trial', '2 trials')
     """
     return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def in_short(seeds: Sequence[int]) -> str:
-    """Seeds as the command line takes them.
-
-    Examples
-    --------
-    >>> in_short([0, 1, 2, 7])
-    '0-2,7'
-    """
-    runs: list[list[int]] = []
-    for seed in sorted(seeds):
-        if runs and seed == runs[-1][-1] + 1:
-            runs[-1].append(seed)
-        else:
-            runs.append([seed])
-    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

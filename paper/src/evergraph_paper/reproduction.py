@@ -13,16 +13,15 @@ import evergraph
 from evergraph.errors import InputError
 from evergraph.evaluation.graphs import graph_of
 from evergraph.evaluation.grid import GridState, run_grid
-from evergraph.evaluation.results import Finished, Shelf, check_folder
-from evergraph.evaluation.run import NUMERICS_VERSION
-from evergraph.evaluation.trial import Trial
+from evergraph.evaluation.results import NUMERICS_VERSION, seed_ranges
+from evergraph.evaluation.trials import Trial, TrialResult, TrialStore, check_folder
 from evergraph.presentation import Table, save, write
 from evergraph.storage.files import write_atomic
 from evergraph_paper import exp1, exp1_views
 from evergraph_paper.claims import Evidence, claims_table, judge
 from evergraph_paper.describe_graphs import datasets_table, write_datasets
 from evergraph_paper.measured import collect
-from evergraph_paper.reproduce import EXPERIMENTS, QUICK, Extent, Shown, count, in_short, show
+from evergraph_paper.reproduce import EXPERIMENTS, QUICK, Extent, Shown, count, show
 from evergraph_paper.static import StaticTrial
 from evergraph_paper.subject import Subject, keep_subjects, kept_subjects, subject
 from evergraph_paper.tune import apply_rates, choose, read_rates, write_rates
@@ -147,7 +146,7 @@ class Reproduction:
         # A graph may have become another one since; then its results are not gone on with.
         return [replace(one, fingerprint=graph_of(one.path)[1]) for one in kept.values()]
 
-    def _run(self, name: str, trials: Sequence[Trial], subjects: Sequence[Subject] = ()) -> dict[str, Finished]:
+    def _run(self, name: str, trials: Sequence[Trial], subjects: Sequence[Subject] = ()) -> dict[str, TrialResult]:
         """All results on the shelf, after those of the trials that were missing have run."""
         if not self.only_show:
             keep_subjects(self.results, subjects)
@@ -161,7 +160,7 @@ class Reproduction:
             jobs, threads = (1, 1) if self.quick else (self.jobs, None)
             run_grid(trials, self.results, jobs=jobs, threads=threads, on_done=on_done)
             self.failed += self._last.failed
-        shelf = Shelf(self.results)
+        shelf = TrialStore(self.results)
         found = shelf.read()
         if self.only_show:  # else the grid has told already
             for problem in shelf.problems:
@@ -186,7 +185,7 @@ class Reproduction:
             return Reproduced("exp1", {}, [])
         made = [one for one in found.values() if one.trial.get("kind") == "static" and (not seeds or one.seed in seeds)]
         hours = sum(one.made["seconds"] for one in made) / 3600
-        run_seeds = in_short(sorted({trial.seed for trial, _ in results}))
+        run_seeds = seed_ranges(sorted({trial.seed for trial, _ in results}))
         note = (
             f"evergraph reproduce exp1 --planetoid FOLDER --seeds {run_seeds}{self._extent(1).options}\n"
             f"Data: Planetoid's files. {count(len(results), 'trial')}, {hours:.2f} hours of computing in all; "
@@ -233,7 +232,7 @@ class Reproduction:
         return Reproduced("datasets", {"datasets": datasets_table(facts)} if facts else {}, files)
 
     def _claims(self) -> Reproduced:
-        shelf = Shelf(self.results)
+        shelf = TrialStore(self.results)
         found = shelf.read()
         for problem in shelf.problems:
             log.warning("%s", problem)

@@ -11,7 +11,7 @@ from typing import Any
 from evergraph.analysis.description import first_task
 from evergraph.errors import InputError
 from evergraph.evaluation.graphs import graph_of, name_of
-from evergraph.evaluation.results import CLAIMS
+from evergraph.evaluation.trials import CLAIMS
 from evergraph.learning.task import History, history_sizes
 from evergraph.storage.files import only_one, write_atomic
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from evergraph.evaluation.run import OnProgress, RunResult
+    from evergraph.evaluation.run import OnProgress, Run
 
 EXAMPLE = "Example: evergraph run metamath --history 3 --seeds 0-4 --out runs/metamath"
 
@@ -155,7 +155,7 @@ def _progress(seeds: int, quiet: bool) -> Iterator[OnProgress | None]:
         yield on_progress
 
 
-def show(to: Console, graph: str, result: RunResult) -> None:
+def show(to: Console, graph: str, result: Run) -> None:
     """The tasks and the headline of a run, for people."""
     from rich.text import Text
 
@@ -175,7 +175,7 @@ def show(to: Console, graph: str, result: RunResult) -> None:
     _show_headline(to, result)
 
 
-def _show_tasks(to: Console, result: RunResult) -> None:
+def _show_tasks(to: Console, result: Run) -> None:
     tasks = result.tasks()
     if len(tasks) > _MOST_TASKS:
         to.print(f"{len(tasks):,} tasks, of which the last {_MOST_TASKS} are shown (--json has all)")
@@ -197,7 +197,7 @@ def _show_tasks(to: Console, result: RunResult) -> None:
     to.print()
 
 
-def _show_headline(to: Console, result: RunResult) -> None:
+def _show_headline(to: Console, result: Run) -> None:
     from rich.table import Table
 
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))

@@ -26,12 +26,12 @@ from evergraph.evaluation.candidates import Contestant
 from evergraph.evaluation.compare_results import keep
 from evergraph.evaluation.configuration import Configuration
 from evergraph.evaluation.graphs import graph_of, name_of
-from evergraph.evaluation.judgement import FIGURES, Judgement, judge, or_none
-from evergraph.evaluation.metrics import Summary, TaskScores, over_seeds
+from evergraph.evaluation.judgement import FIGURES, Judgement, judge
+from evergraph.evaluation.metrics import TaskScores, over_seeds
 from evergraph.evaluation.processes import executor_for, threads_each
 from evergraph.evaluation.recording import OnTask, Recording, record
 from evergraph.evaluation.replay import replay_all
-from evergraph.evaluation.run import NUMERICS_VERSION
+from evergraph.evaluation.results import NUMERICS_VERSION, Summary, summary_of
 from evergraph.names import described
 
 __all__ = ["CompareState", "Comparison", "OnCompared", "compare"]
@@ -98,7 +98,7 @@ class Comparison:
     def summary(self, graph: str, detector: str) -> dict[str, Summary]:
         """Each figure over the seeds; nothing where there is no judgement."""
         found = self.of(graph, detector)
-        return {name: _summary([one.figures[name] for one in found]) for name in FIGURES} if found else {}
+        return {name: summary_of([one.figures[name] for one in found]) for name in FIGURES} if found else {}
 
     def over_graphs(self, detector: str) -> dict[str, Summary]:
         """Each figure as its mean over graphs in each seed, and then over seeds; nothing unless all of them are there.
@@ -109,7 +109,7 @@ class Comparison:
         if any(len(judgements) < len(self.seeds) for judgements in found):
             return {}
         return {
-            name: _summary([_mean([one.figures[name] for one in each]) for each in zip(*found, strict=True)])
+            name: summary_of([_mean([one.figures[name] for one in each]) for each in zip(*found, strict=True)])
             for name in FIGURES
         }
 
@@ -334,17 +334,10 @@ def _task_summary(tasks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     numbers = [one.tp + one.tn + one.fp + one.fn or math.nan for one in confusions]
     return {
         "time": tasks[0]["time"],
-        "mcc": _summary([one.mcc if one.tp + one.fn else math.nan for one in confusions]),
-        "flagged": _summary([(one.tp + one.fp) / n for one, n in zip(confusions, numbers, strict=True)]),
-        "unseen": _summary([(one.tp + one.fn) / n for one, n in zip(confusions, numbers, strict=True)]),
+        "mcc": summary_of([one.mcc if one.tp + one.fn else math.nan for one in confusions]),
+        "flagged": summary_of([(one.tp + one.fp) / n for one, n in zip(confusions, numbers, strict=True)]),
+        "unseen": summary_of([(one.tp + one.fn) / n for one, n in zip(confusions, numbers, strict=True)]),
     }
-
-
-def _summary(per_seed: Sequence[float]) -> Summary:
-    interval = over_seeds(per_seed)
-    return Summary(
-        mean=or_none(interval.mean), ci95=or_none(interval.half), per_seed=[or_none(value) for value in per_seed]
-    )
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -13,11 +13,9 @@ import numpy as np
 from evergraph import __version__
 from evergraph.evaluation.compare import Comparison
 from evergraph.evaluation.graphs import graph_of
-from evergraph.evaluation.metrics import Summary
-from evergraph.evaluation.run import NUMERICS_VERSION
+from evergraph.evaluation.results import NUMERICS_VERSION, Summary, seed_ranges
 from evergraph.presentation import Cell, Column, Row, Section, Table, save, style, write
 from evergraph.storage.files import write_atomic
-from evergraph_paper.reproduce import in_short
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -91,7 +89,7 @@ def _note(comparison: Comparison) -> str:
     spread = "; ± half the width of the 95 % interval of the mean over seeds" if len(comparison.seeds) > 1 else ""
     return (
         f"evergraph compare {' '.join(comparison.graphs)} --detectors {detectors} "
-        f"--seeds {in_short(comparison.seeds)}{options}\n"
+        f"--seeds {seed_ranges(comparison.seeds)}{options}\n"
         f"Model: {settings.model!r}. Data: {data}. Evergraph {__version__}, numbers version {NUMERICS_VERSION}.\n"
         f"Open-F1 and ID accuracy are means over tasks, all others are of all tasks together{spread}."
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from evergraph.detect import GDOC, Detector
 from evergraph.errors import InputError
+from evergraph.evaluation.results import flat
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.times import TimeAxis
 from evergraph.graph.window import TextMode
@@ -17,7 +18,7 @@ from evergraph.learning.task import History, Mode, Task, tasks
 from evergraph.names import described
 from evergraph.nn import GraphSAGE, Model
 
-__all__ = ["Configuration", "differences"]
+__all__ = ["Configuration"]
 
 
 @dataclass(frozen=True)
@@ -82,35 +83,3 @@ class Configuration:
             if isinstance(value, float) and not math.isfinite(value):
                 raise InputError(f"{name} is {value}", fix="give a finite number, or leave it out")
         return found
-
-
-def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
-    """Which settings of two descriptions differ, in words.
-
-    Examples
-    --------
-    >>> differences({"model": {"name": "sage", "hidden": 32}}, {"model": {"name": "sage", "hidden": 16}})
-    'model.hidden is 32 there and 16 here'
-    """
-    old, new = flat(there), flat(here)
-    changed = [name for name in dict.fromkeys([*new, *old]) if old.get(name) != new.get(name)]
-    if "model.name" in changed:  # other settings of another model go without saying
-        changed = [name for name in changed if not name.startswith("model.") or name == "model.name"]
-    if "detector.name" in changed:
-        changed = [name for name in changed if not name.startswith("detector.") or name == "detector.name"]
-    return ", ".join(
-        f"{name.removesuffix('.name')} is {_word(old.get(name))} there and {_word(new.get(name))} here"
-        for name in changed
-    )
-
-
-def flat(described: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A nested description as one level, with names like ``model.hidden``."""
-    found: dict[str, Any] = {}
-    for name, value in described.items():
-        found |= flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
-    return found
-
-
-def _word(value: object) -> str:
-    return "not set" if value is None else str(value)

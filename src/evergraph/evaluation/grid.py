@@ -20,8 +20,7 @@ from typing import Any, Literal
 
 from evergraph.errors import EvergraphError, InputError
 from evergraph.evaluation.processes import Here, executor_for, threads_each
-from evergraph.evaluation.results import Finished, Shelf
-from evergraph.evaluation.trial import Trial, key_of
+from evergraph.evaluation.trials import Trial, TrialResult, TrialStore, trial_key
 
 __all__ = ["Done", "GridState", "OnDone", "run_grid", "work"]
 
@@ -85,7 +84,7 @@ def run_grid(
     threads: int | None = None,
     executor: Executor | None = None,
     on_done: OnDone | None = None,
-) -> dict[str, Finished]:
+) -> dict[str, TrialResult]:
     """Run those trials of a grid that have no result yet; returns all results of the grid by key.
 
     Parameters
@@ -93,7 +92,7 @@ def run_grid(
     trials
         The grid, in the order to run it.
     folder
-        Where results are kept (`Shelf`).
+        Where results are kept (`TrialStore`).
     jobs, threads
         Number of processes, and of threads in each; unless given, the cores shared out among the processes.
     executor
@@ -104,8 +103,8 @@ def run_grid(
     """
     if jobs < 1:
         raise InputError(f"jobs is {jobs}", fix="give a whole number from 1 up")
-    shelf = Shelf(folder)
-    by_key = {key_of(trial): trial for trial in trials}
+    shelf = TrialStore(folder)
+    by_key = {trial_key(trial): trial for trial in trials}
     there = shelf.read()
     for problem in shelf.problems:
         log.warning("%s", problem)
@@ -132,7 +131,7 @@ def work(folder: Path, trial: Trial, threads: int) -> Done:
     """Run one trial, unless it has a result or another process is at it; this is what a worker does."""
     import evergraph
 
-    shelf, key = Shelf(folder), key_of(trial)
+    shelf, key = TrialStore(folder), trial_key(trial)
     with shelf.claimed(key) as mine, threads_each(threads):
         if not mine:
             return Done(key, "elsewhere")

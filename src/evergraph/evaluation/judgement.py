@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from evergraph.evaluation.candidates import Contestant
-from evergraph.evaluation.metrics import Confusion, TaskScores, aupr, auroc, fpr_at_95, oracle_mcc, summarise
+from evergraph.evaluation.metrics import Confusion, TaskScores, aupr, auroc, evaluate, fpr_at_95, or_none, oracle_mcc
 from evergraph.evaluation.recording import Recording
 from evergraph.evaluation.replay import Judged
-from evergraph.evaluation.scoring import evaluate
+from evergraph.evaluation.results import aggregate
 from evergraph.graph.evolving import EvolvingGraph
 
 __all__ = ["FIGURES", "Judgement", "judge"]
@@ -104,7 +104,7 @@ def judge(
         labelled = np.array([name is not None for name in truth], bool)
         of_all.append((one.decisions.score[labelled], np.array([name not in known for name in truth[labelled]], bool)))
     score, unseen = (np.concatenate(parts) for parts in zip(*of_all, strict=True))
-    means = {name: found["mean"] for name, found in summarise({0: scores}).items()}
+    means = {name: found["mean"] for name, found in aggregate({0: scores}).items()}
     confusion = sum((one.confusion for one in scores), Confusion())
     number = len(unseen) or math.nan
     figures = {
@@ -124,11 +124,6 @@ def judge(
         **{f"{name}_per_task": _or_nan(means[name]) for name in ("auroc", "aupr", "fpr95", "oracle_mcc")},
     }
     return {name: figures[name] for name in FIGURES}, tuple(tasks)
-
-
-def or_none(value: float) -> float | None:
-    """None for NaN, which JSON has no word for."""
-    return None if math.isnan(value) else value
 
 
 def _or_nan(value: float | None) -> float:

@@ -34,8 +34,8 @@ from evergraph import __version__
 from evergraph.detect import Detector, Outputs
 from evergraph.detect.base import State
 from evergraph.errors import EvergraphError, InputError
-from evergraph.evaluation.configuration import Configuration, differences
-from evergraph.evaluation.run import NUMERICS_VERSION
+from evergraph.evaluation.configuration import Configuration
+from evergraph.evaluation.results import NUMERICS_VERSION, differences
 from evergraph.graph.arrays import fingerprint
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.learning.learner import LifelongLearner

@@ -7,19 +7,18 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evergraph import __version__
 from evergraph.analysis.description import describe
 from evergraph.errors import EvergraphError, InputError
 from evergraph.evaluation.configuration import Configuration
 from evergraph.evaluation.decided import write_decided
-from evergraph.evaluation.metrics import Summary, over_seeds, summarise
-from evergraph.evaluation.row import TaskRow
+from evergraph.evaluation.metrics import evaluate
+from evergraph.evaluation.results import NUMERICS_VERSION, Results, Summary, TaskRow, flat
 from evergraph.evaluation.run_folder import RunFolder, open_run
-from evergraph.evaluation.scoring import evaluate
 from evergraph.graph.arrays import fingerprint
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.learning.checkpoint import MANIFEST as CHECKPOINT
@@ -28,19 +27,19 @@ from evergraph.learning.learner import LifelongLearner
 from evergraph.learning.task import Task
 from evergraph.learning.training import steps_a_task
 
-__all__ = ["NUMERICS_VERSION", "OnProgress", "RunResult", "run", "run_task"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["OnProgress", "Run", "run", "run_task"]
 
 log = logging.getLogger(__name__)
-
-NUMERICS_VERSION = 1
-"""Raised whenever the same run comes to other numbers than before; a folder of another one is not gone on with."""
 
 OnProgress = Callable[[int, int, int, int, int], object]
 """Called with the number of the seed, that of the task, how many tasks, the steps done, and how many steps."""
 
 
 @dataclass(frozen=True)
-class RunResult:
+class Run:
     """What came of a run.
 
     Parameters
@@ -49,27 +48,38 @@ class RunResult:
         All settings, as `Configuration.described` gives them.
     rows
         For each seed the rows of its tasks.
+    graph
+        Name of the graph, if it was given.
     """
 
     configuration: Mapping[str, Any]
     rows: Mapping[int, tuple[TaskRow, ...]]
+    graph: str | None = None
 
     @property
     def seeds(self) -> tuple[int, ...]:
         """The seeds in the order they were given."""
         return tuple(self.rows)
 
+    @cached_property
+    def results(self) -> Results:
+        """The results table of the run."""
+        return Results.of(self.rows)
+
     def summary(self) -> dict[str, Summary]:
-        """Each figure over the seeds (see `summarise`), and ``seconds``: those of training and prediction."""
-        found = summarise({seed: [row.scores for row in rows] for seed, rows in self.rows.items()})
-        seconds = [sum(row.seconds for row in rows) for rows in self.rows.values()]
-        interval = over_seeds(seconds)
-        half = interval.half if interval.n > 1 else None
-        return found | {"seconds": Summary(mean=interval.mean, ci95=half, per_seed=list(seconds))}
+        """Each figure over the seeds (see `Results`), and ``seconds``: those of training and prediction."""
+        return self.results.aggregate()
 
     def tasks(self) -> list[dict[str, Any]]:
-        """For each task its time and the mean of each figure over the seeds; None where it is undefined in all."""
-        return [_mean_row(rows) for rows in zip(*self.rows.values(), strict=True)]
+        """For each task its time and the mean of each column over the seeds; None where it is undefined in all."""
+        return self.results.task_means()
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row for each seed and task: graph, settings (as ``model.hidden``), seed, time, and all figures.
+
+        Frames of several runs can be concatenated.
+        """
+        return replace(self.results, about={"graph": self.graph, **flat(self.configuration)}).to_frame()
 
     def as_dict(self) -> dict[str, Any]:
         """All of it, fit for JSON: each figure of the summary by its name, and the configuration, seeds and tasks."""
@@ -90,7 +100,7 @@ def run(
     replace: bool = False,
     on_progress: OnProgress | None = None,
     name: str | None = None,
-) -> RunResult:
+) -> Run:
     """Take a learner through all tasks of a graph, under each seed.
 
     A seed is that of the learner and, with a label rate below 1, also of the draw of labels: so the intervals over
@@ -148,7 +158,7 @@ def run(
         for index, seed in enumerate(seeds):
             on_step = _of_seed(on_progress, index, len(plan), _steps(configuration))
             rows[seed] = _run_seed(configuration, plan, seed, store, on_step)
-    return RunResult(described, rows)
+    return Run(described, rows, name)
 
 
 def _steps(configuration: Configuration) -> int:
@@ -254,23 +264,3 @@ def run_task(
         seconds_adapt=adapted - start,
         seconds_predict=decided - adapted,
     )
-
-
-def _mean_row(rows: Sequence[TaskRow]) -> dict[str, Any]:
-    """The rows of one task under several seeds as one."""
-    flat = [row.as_dict() | {"new_classes": len(row.new_classes)} for row in rows]
-    for row, values in zip(rows, flat, strict=True):
-        scores = row.scores
-        values["unseen"] = scores.confusion.tp + scores.confusion.fn
-        values["mcc"], values["mcc_never_before"] = scores.confusion.mcc, scores.confusion_never_before.mcc
-        values["seconds"] = row.seconds
-    kept = {"time": rows[0].time, "history": rows[0].history}
-    return kept | {name: _mean([values[name] for values in flat]) for name in flat[0] if name not in {"seed", *kept}}
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    if not known:
-        return None
-    # A count that all seeds share stays a whole number.
-    return known[0] if len(set(known)) == 1 else sum(known) / len(known)

@@ -27,8 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from evergraph.errors import EvergraphError, InputError
-from evergraph.evaluation.configuration import differences
-from evergraph.evaluation.row import TaskRow
+from evergraph.evaluation.results import TaskRow, differences
 from evergraph.storage.files import LOCK, locked, sync_folder, write_atomic, write_synced
 
 __all__ = ["KeptRun", "RunFolder", "open_run", "read_run"]

@@ -10,11 +10,10 @@ from typing import Any, Literal
 import numpy as np
 
 from evergraph.errors import InputError
-from evergraph.evaluation.configuration import differences
 from evergraph.evaluation.decided import Decided, read_decided
 from evergraph.evaluation.metrics import Confusion, forward_transfer, over_seeds
-from evergraph.evaluation.row import TaskRow
-from evergraph.evaluation.run import RunResult
+from evergraph.evaluation.results import TaskRow, differences
+from evergraph.evaluation.run import Run
 from evergraph.evaluation.run_folder import KeptRun, read_run
 from evergraph.graph.classes import UNSEEN
 from evergraph.report.measures import (
@@ -112,7 +111,7 @@ def _finished(run: KeptRun) -> tuple[dict[int, tuple[TaskRow, ...]], tuple[str, 
 
 
 def _headlines(run: KeptRun, rows: Mapping[int, tuple[TaskRow, ...]]) -> tuple[Headline, ...]:
-    summary = RunResult(run.identity["configuration"], rows).summary()
+    summary = Run(run.identity["configuration"], rows).summary()
     return tuple(
         Headline(name, summary[key]["mean"], summary[key]["ci95"], kind, meaning)
         for key, (name, kind, meaning) in _HEADLINES.items()

@@ -11,7 +11,7 @@ import numpy as np
 
 from evergraph import __version__
 from evergraph.analysis import describe
-from evergraph.evaluation.configuration import flat
+from evergraph.evaluation.results import flat
 from evergraph.report.measures import band_of_share, calibration_of, confusion_of, threshold_of
 from evergraph.report.of_graph import differences_of, drift_of, timeline_of
 from evergraph.report.story import Band, Headline, Missing, Review, ReviewRow, Slice, Slices, Story

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evergraph.evaluation.configuration import flat
+from evergraph.evaluation.results import flat
 from evergraph.evaluation.run_folder import KeptRun
 from evergraph.names import DETECTORS, MODELS
 

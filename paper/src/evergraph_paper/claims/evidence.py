@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from evergraph.evaluation.results import Finished
+from evergraph.evaluation.trials import TrialResult
 from evergraph.learning.learner import Restart
 from evergraph_paper.claims.verdict import Verdict, answer, fit, seeds_in_words
 from evergraph_paper.measured import Measured, collect
@@ -45,7 +45,7 @@ class Evidence:
     """
 
     graphs: Mapping[str, Subject]
-    found: Mapping[str, Finished]
+    found: Mapping[str, TrialResult]
     static: Sequence[tuple[StaticTrial, Mapping[str, Any]]] = ()
     datasets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     steps: int = 200

@@ -17,10 +17,9 @@ from hypothesis import strategies as st
 from evergraph import EvergraphError, InputError
 from evergraph.datasets import synthetic
 from evergraph.detect import GDOC
-from evergraph.evaluation import results as shelf
+from evergraph.evaluation import trials
 from evergraph.evaluation.configuration import Configuration
-from evergraph.evaluation.results import Finished, Problem, Shelf, check_folder
-from evergraph.evaluation.trial import key_of
+from evergraph.evaluation.trials import Problem, TrialResult, TrialStore, check_folder, trial_key
 from evergraph.nn import MLP
 from evergraph_paper.lifelong import LifelongTrial
 from tests.evaluation import grid_trials
@@ -33,7 +32,7 @@ MADE = {"version": "1", "threads": 1, "seconds": 0.5, "when": "2024-01-01T00:00:
 
 def filled(folder, numbers=3):
     """A shelf with some rows, and what they are."""
-    found = Shelf(folder)
+    found = TrialStore(folder)
     rows = [found.append(toy, toy.run(), MADE) for toy in map(Toy, range(numbers))]
     return found, {row.key: row for row in rows}
 
@@ -53,7 +52,7 @@ def test_rows_there_and_back(tmp_path):
     found, rows = filled(tmp_path / "new" / "results")
     assert found.read() == rows
     assert found.problems == []
-    assert rows[key_of(Toy(1))] == Finished(key_of(Toy(1)), "toys", Toy(1).described(), 0, Toy(1).run(), MADE)
+    assert rows[trial_key(Toy(1))] == TrialResult(trial_key(Toy(1)), "toys", Toy(1).described(), 0, Toy(1).run(), MADE)
     other = found.append(Toy(1, seed=5, graph_name="ünlike"), {"accuracy": None}, {})
     assert found.read() == rows | {other.key: other}
     assert found.read("ünlike") == {other.key: other}
@@ -64,7 +63,7 @@ def test_rows_there_and_back(tmp_path):
 
 def test_a_row_is_returned_as_it_will_be_read(tmp_path):
     """Also where JSON has no such thing: whole numbers as keys are sorted otherwise than their names."""
-    found = Shelf(tmp_path)
+    found = TrialStore(tmp_path)
     row = found.append(Toy(0), {"by_size": {2: 0.5, 10: (1, 2), 1: None}, "tiny": 5e-324, "zero": -0.0}, MADE)
     assert row.result["by_size"] == {"2": 0.5, "10": [1, 2], "1": None}
     assert found.read() == {row.key: row}
@@ -82,7 +81,7 @@ def test_what_json_cannot_hold_leaves_no_trace(tmp_path, result):
 
 
 def test_nothing_is_on_a_shelf_that_is_not_there(tmp_path):
-    found = Shelf(tmp_path / "none")
+    found = TrialStore(tmp_path / "none")
     assert (found.read(), found.problems) == ({}, [])
     assert not (tmp_path / "none").exists()
     check_folder(tmp_path / "none")
@@ -94,7 +93,7 @@ def test_nothing_is_on_a_shelf_that_is_not_there(tmp_path):
 
 @pytest.mark.parametrize("name", ["", "..", "a b", "x.jsonl", ".hidden"])
 def test_rows_are_found_whatever_their_graph_is_called(tmp_path, name):
-    found = Shelf(tmp_path)
+    found = TrialStore(tmp_path)
     row = found.append(Toy(0, graph_name=name), {}, MADE)
     assert found.read() == found.read(name) == {row.key: row}
     assert found.problems == []
@@ -104,11 +103,11 @@ def test_rows_are_found_whatever_their_graph_is_called(tmp_path, name):
 
 
 def test_a_key_is_that_of_description_seed_and_version(monkeypatch):
-    keys = {key_of(toy) for toy in (Toy(0), Toy(1), Toy(0, seed=1), Toy(0, model="mlp"))}
+    keys = {trial_key(toy) for toy in (Toy(0), Toy(1), Toy(0, seed=1), Toy(0, model="mlp"))}
     assert len(keys) == 4
-    assert key_of(Toy(0, graph_name="other", marks="elsewhere", seconds=3.0)) == key_of(Toy(0))
-    monkeypatch.setattr("evergraph.evaluation.trial.NUMERICS_VERSION", 99)
-    assert key_of(Toy(0)) not in keys
+    assert trial_key(Toy(0, graph_name="other", marks="elsewhere", seconds=3.0)) == trial_key(Toy(0))
+    monkeypatch.setattr("evergraph.evaluation.trials.NUMERICS_VERSION", 99)
+    assert trial_key(Toy(0)) not in keys
 
 
 def test_a_key_does_not_depend_on_the_order_of_a_description():
@@ -117,7 +116,7 @@ def test_a_key_does_not_depend_on_the_order_of_a_description():
             return dict(reversed(super().described().items()))
 
     assert list(Turned(0).described()) != list(Toy(0).described())
-    assert key_of(Turned(0)) == key_of(Toy(0))
+    assert trial_key(Turned(0)) == trial_key(Toy(0))
 
 
 def test_a_key_does_not_depend_on_where_a_graph_lies(tmp_path):
@@ -128,16 +127,16 @@ def test_a_key_does_not_depend_on_where_a_graph_lies(tmp_path):
     here = LifelongTrial(str(tmp_path / "here" / "g"), Configuration(MLP(4), steps=2), seed=3)
     there = dataclasses.replace(here, graph=str(tmp_path / "there" / "renamed"))
     assert (here.graph_name, there.graph_name) == ("g", "renamed")
-    assert key_of(here) == key_of(there)
+    assert trial_key(here) == trial_key(there)
     others = [
         dataclasses.replace(here, graph=str(tmp_path / "other" / "g")),
         dataclasses.replace(here, seed=4),
         dataclasses.replace(here, rules=(GDOC(0.5),)),
         dataclasses.replace(here, configuration=Configuration(MLP(4), steps=3)),
     ]
-    assert len({key_of(here), *map(key_of, others)}) == 5
-    written, result = Shelf(tmp_path / "r"), here.run()
-    assert written.append(here, result, MADE) == written.read()[key_of(there)]
+    assert len({trial_key(here), *map(trial_key, others)}) == 5
+    written, result = TrialStore(tmp_path / "r"), here.run()
+    assert written.append(here, result, MADE) == written.read()[trial_key(there)]
 
 
 # --- damage ----------------------------------------------------------------------------------------------------------
@@ -149,7 +148,7 @@ def test_a_half_written_line_is_told_and_the_next_one_is_whole(tmp_path, monkeyp
     path = file_of(tmp_path)
     content = path.read_bytes()
     start = content.rstrip(b"\n").rindex(b"\n") + 1
-    first = {key_of(toy): rows[key_of(toy)] for toy in (Toy(0), Toy(1))}
+    first = {trial_key(toy): rows[trial_key(toy)] for toy in (Toy(0), Toy(1))}
     for end in range(start, len(content)):
         path.write_bytes(content[:end])
         assert found.read() == first
@@ -216,7 +215,7 @@ def test_no_digit_of_a_line_can_change_unnoticed(tmp_path):
 def of_another_version(line):
     row = json.loads(line) | {"numerics_version": 99}
     del row["check"]
-    return json.dumps(row | {"check": shelf._check(row)})
+    return json.dumps(row | {"check": trials._check(row)})
 
 
 @pytest.mark.parametrize(
@@ -254,7 +253,7 @@ def test_a_line_that_is_no_result_of_ours_is_told_and_left_out(tmp_path, spoil, 
     assert new != lines[1]
     lines[1] = new
     path.write_bytes("".join(f"{line}\n" for line in lines).encode(errors="surrogateescape"))
-    assert found.read() == {key: row for key, row in rows.items() if key != key_of(Toy(1))}
+    assert found.read() == {key: row for key, row in rows.items() if key != trial_key(Toy(1))}
     assert told(found) == [(path, 2)]
     assert problem in str(found.problems[0])
     assert f"{path}, line 2: " in str(found.problems[0])
@@ -344,7 +343,7 @@ def test_a_disk_that_fails_at_any_call_of_an_append_loses_nothing(tmp_path, kind
     errors = []
     for at in count(1):
         folder = tmp_path / str(at)
-        found, rows = filled(folder) if existing else (Shelf(folder), {})
+        found, rows = filled(folder) if existing else (TrialStore(folder), {})
         toy = Toy(7)
         with kind(at, fail) as faults:
             try:
@@ -353,11 +352,11 @@ def test_a_disk_that_fails_at_any_call_of_an_append_loses_nothing(tmp_path, kind
                 errors.append(str(error).replace(str(folder), "RESULTS"))
         left = found.read()
         assert {key: left[key] for key in rows} == rows
-        assert set(left) <= {*rows, key_of(toy)}
+        assert set(left) <= {*rows, trial_key(toy)}
         assert len(found.problems) <= 1
-        if key_of(toy) not in left:
+        if trial_key(toy) not in left:
             found.append(toy, toy.run(), MADE)
-            assert found.read()[key_of(toy)].result == toy.run()
+            assert found.read()[trial_key(toy)].result == toy.run()
             assert len(found.problems) <= 1
         if faults.count < at:
             break
@@ -391,12 +390,15 @@ def test_a_file_that_can_grow_no_further_is_named_and_keeps_its_rows(tmp_path):
 def test_a_place_that_is_taken_is_named(tmp_path):
     file_of(tmp_path).mkdir(parents=True)
     with pytest.raises(EvergraphError, match="the result could not be kept") as error:
-        Shelf(tmp_path).append(Toy(0), {}, MADE)
+        TrialStore(tmp_path).append(Toy(0), {}, MADE)
     assert str(file_of(tmp_path)) in str(error.value)
     (tmp_path / "file").touch()
     with pytest.raises(EvergraphError, match="the result could not be kept"):
-        Shelf(tmp_path / "file").append(Toy(0), {}, MADE)
-    with pytest.raises(EvergraphError, match="the trial could not be started"), Shelf(tmp_path / "file").claimed("k"):
+        TrialStore(tmp_path / "file").append(Toy(0), {}, MADE)
+    with (
+        pytest.raises(EvergraphError, match="the trial could not be started"),
+        TrialStore(tmp_path / "file").claimed("k"),
+    ):
         pass
 
 
@@ -428,12 +430,12 @@ def test_processes_that_append_and_read_at_once_do_not_disturb_each_other(tmp_pa
     with process("append", tmp_path, rows=50) as child:
         out, _ = child.communicate(timeout=240)
     assert (child.returncode, out) == (0, "0 problems, 0 failed")
-    found = Shelf(tmp_path)
+    found = TrialStore(tmp_path)
     rows = found.read()
     assert found.problems == []
     assert len(rows) == len(file_of(tmp_path).read_bytes().splitlines()) == 100
     for toy in (Toy(number, seed) for number in range(50) for seed in range(2)):
-        assert rows[key_of(toy)].result.items() >= toy.run().items()
+        assert rows[trial_key(toy)].result.items() >= toy.run().items()
 
 
 @needs_posix
@@ -458,7 +460,7 @@ def test_a_line_that_is_being_written_is_waited_for(tmp_path):
 
 @needs_posix
 def test_a_claim_goes_with_its_process(tmp_path):
-    found = Shelf(tmp_path)
+    found = TrialStore(tmp_path)
     with process("hold", tmp_path, key="some") as child:
         try:
             assert child.stdout.readline() == "True\n"
@@ -477,26 +479,26 @@ def test_a_claim_goes_with_its_process(tmp_path):
 
 @needs_posix
 def test_a_claim_is_let_go_of_after_an_error_too(tmp_path):
-    found = Shelf(tmp_path)
+    found = TrialStore(tmp_path)
     with pytest.raises(FileNotFoundError, match=r"^of the trial$"), found.claimed("some"):
         raise FileNotFoundError("of the trial")
-    with found.claimed("some") as mine, Shelf(tmp_path).claimed("some") as another:
+    with found.claimed("some") as mine, TrialStore(tmp_path).claimed("some") as another:
         assert (mine, another) == (True, False)
 
 
 @needs_posix
 def test_no_two_hold_a_claim_that_was_let_go_of_at_the_wrong_moment(tmp_path, monkeypatch):
     """The second has opened the file when the first removes it, and the third makes a new one."""
-    real, first = shelf._lock, Shelf(tmp_path).claimed("some")
+    real, first = trials._lock, TrialStore(tmp_path).claimed("some")
 
     def lock(*args, **options):
-        monkeypatch.setattr(shelf, "_lock", real)
+        monkeypatch.setattr(trials, "_lock", real)
         first.__exit__(None, None, None)
         real(*args, **options)
 
     assert first.__enter__()
-    monkeypatch.setattr(shelf, "_lock", lock)
-    with Shelf(tmp_path).claimed("some") as second, Shelf(tmp_path).claimed("some") as third:
+    monkeypatch.setattr(trials, "_lock", lock)
+    with TrialStore(tmp_path).claimed("some") as second, TrialStore(tmp_path).claimed("some") as third:
         assert [second, third].count(True) == 1
 
 
@@ -509,7 +511,7 @@ def test_a_disk_that_fails_at_any_call_of_a_claim_is_told(tmp_path, number):
     for at in count(1):
         with Faults(at, fail) as faults:
             try:
-                with Shelf(tmp_path / str(at)).claimed("some") as mine:
+                with TrialStore(tmp_path / str(at)).claimed("some") as mine:
                     assert mine
             except EvergraphError as error:
                 errors.append(str(error))
