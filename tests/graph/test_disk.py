@@ -5,6 +5,7 @@ import errno
 import json
 import mmap
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -25,6 +26,8 @@ from evergraph import EvergraphError, EvolvingGraph, InputError, load, tdiff
 from evergraph.errors import DamagedGraphError
 from evergraph.graph import disk
 from evergraph.graph.disk import verify
+from evergraph.graph.segments import base_segment, join
+from evergraph.storage.checksummed import dump_json, load_json
 from tests import faults
 from tests.faults import Faults
 from tests.strategies import Model, Tables, arrays_of, assert_equal, model_of, tables
@@ -278,7 +281,108 @@ def test_no_damage_to_a_header_breaks_opening(saved: Path) -> None:
 
 
 def manifest_of(folder: Path) -> Any:
-    return json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    return load_json((folder / "manifest.json").read_bytes(), disk.FORMAT, disk.FORMAT_VERSION)
+
+
+def write_manifest(folder: Path, content: Any, *, checksum: bool = True) -> None:
+    """Another manifest, with a checksum or as Evergraph 0.1 wrote it."""
+    if not checksum and content.get("format_version") == disk.FORMAT_VERSION:
+        content = content | {"format_version": 1}
+    (folder / "manifest.json").write_bytes(dump_json(content) if checksum else json.dumps(content).encode())
+
+
+with_and_without_checksum = pytest.mark.parametrize("checksum", [True, False])
+
+
+@with_and_without_checksum
+def test_graphs_with_and_without_a_checksum_are_read(saved: Path, checksum: bool) -> None:
+    write_manifest(saved, manifest_of(saved), checksum=checksum)
+    assert_is(saved, OLD)
+    NEW.save(saved, replace=True)
+    assert_is(saved, NEW)
+    assert set(json.loads((saved / "manifest.json").read_text())) == {"sha256", "content"}
+
+
+def test_a_manifest_of_the_new_format_needs_its_checksum(saved: Path) -> None:
+    (saved / "manifest.json").write_text(json.dumps(manifest_of(saved)))
+    with pytest.raises(DamagedGraphError, match="the manifest is damaged"):
+        EvolvingGraph.open(saved)
+
+
+def test_a_flipped_bit_in_the_manifest_is_damage(saved: Path) -> None:
+    content = (saved / "manifest.json").read_bytes()
+    for place in range(len(content)):
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << place % 8
+        (saved / "manifest.json").write_bytes(damaged)
+        with pytest.raises(DamagedGraphError) as error:
+            EvolvingGraph.open(saved)
+        assert error.value.file == saved / "manifest.json"
+
+
+def changed(graph: EvolvingGraph) -> Iterator[EvolvingGraph]:
+    """Graphs made from a graph in every way."""
+    yield graph
+    yield graph.append({"id": ["new"], "time": [graph.last_time], "text": ["words"]})
+    yield graph.append({"id": ["late"], "time": [graph.first_time], "text": ["words"]})
+    yield graph.relabel([graph.ids[0]], ["other"])
+    yield graph.remove([graph.ids[0]])
+    yield pickle.loads(pickle.dumps(graph))
+
+
+def test_damaged_bytes_never_get_a_valid_hash(saved: Path, tmp_path: Path) -> None:
+    for path in arrays_in(saved):
+        content = bytearray(path.read_bytes())
+        content[-1] ^= 1
+        path.write_bytes(content)
+        opened = EvolvingGraph.open(saved)
+        made = [opened] if path.stem in ("ids.offsets", "indptr", "features.indptr") else changed(opened)
+        with contextlib.suppress(InputError, UnicodeDecodeError, IndexError, ValueError):
+            for graph in made:  # some damage breaks the change itself, which is as well
+                for use in (lambda graph: graph.save(tmp_path / "copy"), base_segment):
+                    with pytest.raises(DamagedGraphError, match="not those that were saved") as error:
+                        use(graph)
+                    assert error.value.file == path
+        with pytest.raises(DamagedGraphError, match="not those that were saved"):
+            opened.save(saved, replace=True)
+        content[-1] ^= 1
+        path.write_bytes(content)
+    assert not (tmp_path / "copy").exists()
+    for graph in changed(EvolvingGraph.open(saved)):
+        graph.save(tmp_path / "copy", replace=True)
+        assert verify(tmp_path / "copy")
+        assert len(join([base_segment(graph)])) == len(graph)
+
+
+def test_what_was_opened_can_be_checked_when_its_files_are_gone(saved: Path) -> None:
+    opened = EvolvingGraph.open(saved)
+    grown = opened.append({"id": ["new"], "time": [opened.last_time], "text": ["words"]})
+    NEW.save(saved, replace=True)
+    grown.save(saved, replace=True)
+    assert_is(saved, grown)
+
+
+@needs_posix
+def test_writers_do_not_follow_links(saved: Path, tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("precious")
+    for name in ("manifest.json.new", "manifest.json"):
+        (saved / name).unlink(missing_ok=True)
+        (saved / name).symlink_to(precious)
+        NEW.save(saved, replace=True)
+        assert_is(saved, NEW)
+    (saved / ".lock").unlink()
+    (saved / ".lock").symlink_to(precious)
+    with pytest.raises(InputError, match="symbolic link"):
+        OLD.save(saved, replace=True)
+    (saved / ".lock").unlink()
+    (tmp_path / "elsewhere" / "000001").mkdir(parents=True)
+    shutil.rmtree(saved / "versions")
+    (saved / "versions").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match="symbolic link"):
+        OLD.save(saved, replace=True)
+    assert [entry.name for entry in (tmp_path / "elsewhere").iterdir()] == ["000001"]
+    assert precious.read_text() == "precious"
 
 
 @pytest.mark.parametrize(
@@ -312,22 +416,23 @@ def test_a_manifest_that_is_a_folder_is_damage(saved: Path) -> None:
         EvolvingGraph.open(saved)
 
 
-@pytest.mark.parametrize("version", [2, 99])
+@pytest.mark.parametrize("version", [3, 99])
 def test_a_graph_of_a_newer_format_asks_for_an_update(saved: Path, version: Any) -> None:
-    (saved / "manifest.json").write_text(json.dumps(manifest_of(saved) | {"format_version": version}))
-    with pytest.raises(DamagedGraphError, match=r"newer than 1, the newest known here\. To fix it: update Evergraph"):
+    write_manifest(saved, manifest_of(saved) | {"format_version": version})
+    with pytest.raises(DamagedGraphError, match=r"newer than 2, the newest known here\. To fix it: update Evergraph"):
         EvolvingGraph.open(saved)
 
 
+@with_and_without_checksum
 @pytest.mark.parametrize("junk", [..., None, 0, -1, 5, "x", "../..", [], ["x"], {}, {"unit": "week", "step": 0}])
-def test_a_distorted_manifest_is_damage_or_does_no_harm(saved: Path, junk: Any) -> None:
+def test_a_distorted_manifest_is_damage_or_does_no_harm(saved: Path, junk: Any, checksum: bool) -> None:
     whole = manifest_of(saved)
     for key in whole:
         distorted = {name: value for name, value in whole.items() if name != key}
         if junk is not ...:
             distorted[key] = junk
-        (saved / "manifest.json").write_text(json.dumps(distorted))
-        if key == "about" and junk in ([], {}, {"unit": "week", "step": 0}):
+        write_manifest(saved, distorted, checksum=checksum)
+        if key == "about" and junk in ({}, {"unit": "week", "step": 0}):
             assert_equal(EvolvingGraph.open(saved), OLD)
             continue
         for use in (EvolvingGraph.open, verify):
@@ -337,20 +442,23 @@ def test_a_distorted_manifest_is_damage_or_does_no_harm(saved: Path, junk: Any) 
 
 def test_a_distorted_entry_of_an_array_is_damage(saved: Path) -> None:
     whole = manifest_of(saved)
-    for junk in (None, {}, [], "x", 5, {"bytes": None}, {"bytes": -1}):
-        (saved / "manifest.json").write_text(json.dumps(whole | {"arrays": whole["arrays"] | {"times": junk}}))
+    for junk, problem in [
+        *((junk, "lacks or distorts") for junk in (None, {}, [], "x", 5, {"bytes": None}, {"bytes": 5})),
+        ({"bytes": -1, "sha256": ""}, "not those that were saved"),
+    ]:
+        write_manifest(saved, whole | {"arrays": whole["arrays"] | {"times": junk}})
         for use in (EvolvingGraph.open, verify):
-            with pytest.raises(DamagedGraphError, match="not those that were saved"):
+            with pytest.raises(DamagedGraphError, match=problem):
                 use(saved)
-    entry = {"bytes": whole["arrays"]["times"]["bytes"]}
-    (saved / "manifest.json").write_text(json.dumps(whole | {"arrays": whole["arrays"] | {"times": entry}}))
+    entry = {"bytes": whole["arrays"]["times"]["bytes"], "sha256": ""}
+    write_manifest(saved, whole | {"arrays": whole["arrays"] | {"times": entry}})
     with pytest.raises(DamagedGraphError, match="the contents are not those that were saved"):
         verify(saved)
 
 
 @pytest.mark.parametrize("unit", [{"unit": "fortnight", "step": 1}, {"unit": "year", "step": 0}, {"unit": "year"}])
 def test_an_unknown_axis_of_time_is_damage(saved: Path, unit: Any) -> None:
-    (saved / "manifest.json").write_text(json.dumps(manifest_of(saved) | {"time": unit}))
+    write_manifest(saved, manifest_of(saved) | {"time": unit})
     with pytest.raises(DamagedGraphError):
         EvolvingGraph.open(saved)
 
@@ -361,7 +469,7 @@ def test_a_manifest_cannot_reach_out_of_its_folder(saved: Path, name: str) -> No
     entry = {"bytes": (saved / "versions" / "secret.npy").stat().st_size, "sha256": ""}
     manifest = manifest_of(saved)
     manifest["arrays"][name] = entry
-    (saved / "manifest.json").write_text(json.dumps(manifest))
+    write_manifest(saved, manifest)
     for use in (EvolvingGraph.open, verify):
         with pytest.raises(DamagedGraphError, match=r"is no name of an array|is missing"):
             use(saved)
@@ -372,7 +480,7 @@ def test_an_array_with_objects_is_not_read(saved: Path) -> None:
     np.save(path, np.array([{"a": 1}], object), allow_pickle=True)
     manifest = manifest_of(saved)
     manifest["arrays"][path.stem]["bytes"] = path.stat().st_size
-    (saved / "manifest.json").write_text(json.dumps(manifest))
+    write_manifest(saved, manifest)
     with pytest.raises(DamagedGraphError, match="this is no array"):
         EvolvingGraph.open(saved)
 

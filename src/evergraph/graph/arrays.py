@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,12 @@ from evergraph.graph.features import DenseFeatures, Features, SparseFeatures, Wo
 from evergraph.graph.ids import Ids, Strings
 from evergraph.graph.times import TimeAxis
 
+if TYPE_CHECKING:
+    from evergraph.graph.disk import SavedArrays
+
 Arrays = dict[str, NDArray[Any]]
 
-_SPARSE_KINDS = {kind.kind: kind for kind in (SparseFeatures, WordCounts)}
+_SPARSE_KINDS: dict[str, type[SparseFeatures]] = {kind.kind: kind for kind in (SparseFeatures, WordCounts)}
 
 
 def to_arrays(graph: EvolvingGraph) -> Arrays:
@@ -34,7 +37,9 @@ def to_arrays(graph: EvolvingGraph) -> Arrays:
     return arrays if graph.links.times is None else {**arrays, "edge_times": graph.links.times}
 
 
-def from_arrays(arrays: Arrays, features: str, axis: TimeAxis, about: Mapping[str, str]) -> EvolvingGraph:
+def from_arrays(
+    arrays: Arrays, features: str, axis: TimeAxis, about: Mapping[str, str], source: SavedArrays | None = None
+) -> EvolvingGraph:
     """The graph of these arrays, whose features are of this kind."""
     return EvolvingGraph(
         unpack_ids(arrays),
@@ -45,10 +50,11 @@ def from_arrays(arrays: Arrays, features: str, axis: TimeAxis, about: Mapping[st
         unpack_features(features, arrays),
         axis,
         about,
+        source,
     )
 
 
-def unsound(graph: EvolvingGraph) -> str | None:
+def find_damage(graph: EvolvingGraph) -> str | None:
     """What is wrong with the arrays of a graph, were they written by something else or damaged; None if all is well.
 
     Opening a graph does not look at this; whoever follows the arrays with compiled code must, for it does not notice

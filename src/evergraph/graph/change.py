@@ -144,6 +144,7 @@ def remove(graph: EvolvingGraph, vertices: Iterable[str | int], edges: Any) -> E
         (place[source[stays]], place[target[stays]], times[stays] if times is not None else None),
         graph.axis,
         graph.about,
+        graph.source,
     )
 
 

@@ -3,12 +3,15 @@
 ::
 
     GRAPH/
-      manifest.json            format, counts, axis, and for each array its size and hash
+      manifest.json            format, counts, axis, and for each array its size and hash; with a checksum
       versions/000001/*.npy    written once, never changed
 
 Saving writes a new version folder, syncs it, and then replaces the manifest by an atomic rename: that rename is the one
 commit point. A process killed at any moment leaves the graph that was there or the new one, and at most a version
 folder that no manifest names, which the next save sweeps away.
+
+Opening checks sizes, not contents. Before a graph is saved that was made from an opened one, the arrays of that one are
+checked against their hashes, so that damaged bytes never get a valid hash.
 """
 
 from __future__ import annotations
@@ -19,26 +22,89 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any, TypeVar, get_args
+from typing import IO, Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evergraph.errors import DamagedGraphError, EvergraphError, InputError
-from evergraph.graph.arrays import Arrays, from_arrays, to_arrays, unsound
+from evergraph.graph.arrays import Arrays, find_damage, from_arrays, to_arrays
 from evergraph.graph.evolving import EvolvingGraph
-from evergraph.graph.features import kind_of
+from evergraph.graph.features import Kind, kind_of
 from evergraph.graph.times import TimeAxis, Unit
-from evergraph.storage.files import LOCK, locked, sync_folder
+from evergraph.storage.checksummed import InvalidJsonError, converted, dump_json, load_json
+from evergraph.storage.files import LOCK, create, locked, refuse_link, sync_folder, write_synced
 
 FORMAT = "evergraph graph"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
 VERSIONS = "versions"
 
-_T = TypeVar("_T")
+_FIX = "import the graph again, or restore the folder from a backup"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Size and hash of the file of an array."""
+
+    bytes: int
+    sha256: str
+
+
+class _Time(TypedDict):
+    unit: Unit
+    step: int
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a folder says about its graph."""
+
+    format: str
+    format_version: int
+    version: str
+    vertices: int
+    edges: int
+    classes: int
+    time: _Time
+    features: Kind
+    about: dict[str, Any]
+    arrays: dict[str, Entry]
+
+
+class SavedArrays:
+    """The files of an opened graph, with which whatever is made from it can be checked before it is saved."""
+
+    def __init__(self, files: Mapping[Path, Entry], maps: Mapping[Path, NDArray[Any]]) -> None:
+        self.files, self._maps = files, maps
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SavedArrays, (self.files, {})
+
+    def check(self) -> int:
+        """Check every file against its hash; returns the number of bytes read."""
+        for path, entry in self.files.items():
+            if self._hash(path) != entry.sha256 != self._hash_of_map(path):
+                raise _damaged(path, "the contents are not those that were saved")
+        return sum(entry.bytes for entry in self.files.values())
+
+    def _hash(self, path: Path) -> str | None:
+        try:
+            with path.open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        except FileNotFoundError:  # a later save has swept it away
+            return None
+        except OSError as error:
+            raise _damaged(path, f"the array cannot be read ({error.strerror or error})") from error
+
+    def _hash_of_map(self, path: Path) -> str | None:
+        base: Any = self._maps.get(path)
+        while isinstance(base, np.ndarray):
+            base = base.base
+        return None if base is None else hashlib.sha256(base).hexdigest()
 
 
 def check_destination(folder: Path, *, replace: bool) -> None:
@@ -66,6 +132,8 @@ def _is_there(folder: Path, *, replace: bool) -> bool:
 def save_graph(graph: EvolvingGraph, folder: Path, *, replace: bool = False) -> None:
     """Save a graph as a new version and make it the one in force, at once or not at all."""
     check_destination(folder, replace=replace)
+    if graph.source is not None:
+        graph.source.check()
     new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -92,6 +160,7 @@ def save_graph(graph: EvolvingGraph, folder: Path, *, replace: bool = False) -> 
 
 def _save_version(graph: EvolvingGraph, folder: Path) -> None:
     versions = folder / VERSIONS
+    refuse_link(versions)
     versions.mkdir(exist_ok=True)
     number = max((int(entry.name) for entry in versions.iterdir() if entry.name.isdecimal()), default=0) + 1
     version, staged = versions / f"{number:06d}", folder / f"{MANIFEST}.new"
@@ -100,22 +169,19 @@ def _save_version(graph: EvolvingGraph, folder: Path) -> None:
         entries = {name: _write_array(version / f"{name}.npy", array) for name, array in to_arrays(graph).items()}
         sync_folder(version)
         sync_folder(versions)
-        manifest = {
-            "format": FORMAT,
-            "format_version": FORMAT_VERSION,
-            "version": version.name,
-            "vertices": len(graph),
-            "edges": graph.n_edges,
-            "classes": len(graph.class_names),
-            "time": {"unit": graph.axis.unit, "step": graph.axis.step},
-            "features": kind_of(graph.features),
-            "about": dict(graph.about),
-            "arrays": entries,
-        }
-        with staged.open("w", encoding="utf-8") as file:
-            json.dump(manifest, file, indent=1, ensure_ascii=False)
-            file.flush()
-            os.fsync(file.fileno())
+        manifest = Manifest(
+            FORMAT,
+            FORMAT_VERSION,
+            version.name,
+            len(graph),
+            graph.n_edges,
+            len(graph.class_names),
+            {"unit": graph.axis.unit, "step": graph.axis.step},
+            kind_of(graph.features),
+            dict(graph.about),
+            entries,
+        )
+        write_synced(staged, dump_json(asdict(manifest)))
     except BaseException:
         _discard(version, staged)
         raise
@@ -153,13 +219,13 @@ class _HashingFile:
         return self.file.write(data)
 
 
-def _write_array(path: Path, array: NDArray[Any]) -> dict[str, Any]:
-    with path.open("wb") as file:
+def _write_array(path: Path, array: NDArray[Any]) -> Entry:
+    with create(path) as file:
         hashing = _HashingFile(file)
         np.lib.format.write_array(hashing, np.ascontiguousarray(array), allow_pickle=False)
         file.flush()
         os.fsync(file.fileno())
-    return {"bytes": hashing.size, "sha256": hashing.hash.hexdigest()}
+    return Entry(hashing.size, hashing.hash.hexdigest())
 
 
 def _locked(folder: Path) -> contextlib.AbstractContextManager[None]:
@@ -168,16 +234,24 @@ def _locked(folder: Path) -> contextlib.AbstractContextManager[None]:
 
 def open_graph(folder: Path) -> EvolvingGraph:
     """Open the version in force as memory maps; checks that all is there and has its size."""
-    manifest, arrays = _read_in_force(folder, _map_arrays)
+    manifest = _read_manifest(folder)
+    while True:
+        try:
+            files, arrays = _map_arrays(folder, manifest)
+            break
+        except DamagedGraphError:
+            # A save between reading the manifest and reading the arrays sweeps this version away for a newer one.
+            newer = _read_manifest(folder)
+            if newer.version == manifest.version:
+                raise
+            manifest = newer
+    source = SavedArrays(files, {path: arrays[path.stem] for path in files})
     try:
-        axis = TimeAxis(manifest["time"]["unit"], int(manifest["time"]["step"]))
-        graph = from_arrays(arrays, manifest["features"], axis, dict(manifest["about"]))
+        graph = from_arrays(arrays, manifest.features, TimeAxis(**manifest.time), manifest.about, source)
         consistent = (
-            (len(graph), graph.n_edges, len(graph.class_names))
-            == (manifest["vertices"], manifest["edges"], manifest["classes"])
+            (len(graph), graph.n_edges, len(graph.class_names)) == (manifest.vertices, manifest.edges, manifest.classes)
             and len(graph) == len(graph.ids) == len(graph.codes) == len(graph.links.indptr) - 1 > 0
             and (graph.features is None or len(graph.features) == len(graph))
-            and graph.axis.unit in get_args(Unit)
             and graph.axis.step > 0
         )
     except (LookupError, TypeError, ValueError) as error:
@@ -188,86 +262,63 @@ def open_graph(folder: Path) -> EvolvingGraph:
 
 
 def open_checked(folder: Path) -> EvolvingGraph:
-    """Open a graph and look through its arrays, so that damage is told and not stumbled over."""
+    """Open a graph and look through its arrays for damage."""
     graph = open_graph(folder)
-    if (problem := unsound(graph)) is not None:
+    if (problem := find_damage(graph)) is not None:
         raise _damaged(folder, f"the arrays are damaged: {problem}")
     return graph
 
 
 def verify(folder: Path) -> int:
     """Check every array against its hash; returns the number of bytes read."""
-    open_graph(folder)
-    _, total = _read_in_force(folder, _check_hashes)
+    source = open_graph(folder).source
+    total = 0 if source is None else source.check()
     open_checked(folder)
     return total
 
 
-def _check_hashes(folder: Path, manifest: Mapping[str, Any]) -> int:
-    total = 0
-    for name, entry in manifest["arrays"].items():
-        path = _array_path(folder, manifest, name)
-        _check_size(path, entry)
-        try:
-            with path.open("rb") as file:
-                found = hashlib.file_digest(file, "sha256").hexdigest()
-        except OSError as error:
-            raise _damaged(path, f"the array cannot be read ({error.strerror or error})") from error
-        if found != entry.get("sha256"):
-            raise _damaged(path, "the contents are not those that were saved")
-        total += entry["bytes"]
-    return total
-
-
-def _read_in_force(folder: Path, read: Callable[[Path, Mapping[str, Any]], _T]) -> tuple[dict[str, Any], _T]:
-    """The manifest, and what is read of the version that it names."""
-    manifest = _read_manifest(folder)
-    while True:
-        try:
-            return manifest, read(folder, manifest)
-        except DamagedGraphError:
-            # A save between reading the manifest and reading the arrays sweeps this version away for a newer one.
-            newer = _read_manifest(folder)
-            if newer["version"] == manifest["version"]:
-                raise
-            manifest = newer
-
-
-def _read_manifest(folder: Path) -> dict[str, Any]:
+def _read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST
     if not folder.is_dir():
         raise InputError("there is no such graph folder", file=folder, fix="give the folder of an imported graph")
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        data = path.read_bytes()
+        manifest = _unchecked_manifest(data) or load_json(data, FORMAT, FORMAT_VERSION, Manifest)
     except FileNotFoundError:
         raise DamagedGraphError(
             "this folder holds no graph, or its import was interrupted",
             file=folder,
             fix="import the graph again",
         ) from None
-    except (ValueError, OSError, RecursionError) as error:
+    except OSError as error:
         raise _damaged(path, f"the manifest cannot be read ({error})") from error
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise _damaged(path, "this is not the manifest of an Evergraph graph")
-    found = manifest.get("format_version")
-    if not isinstance(found, int) or found < 1:
-        raise _damaged(path, "the manifest names no version of the format")
-    if found > FORMAT_VERSION:
+    except InvalidJsonError as error:
         raise DamagedGraphError(
-            f"the graph has format version {found}, newer than {FORMAT_VERSION}, the newest known here",
-            file=path,
-            fix="update Evergraph",
-        )
-    version = manifest.get("version")
-    if not isinstance(manifest.get("arrays"), dict) or not isinstance(version, str) or not version.isdecimal():
-        raise _damaged(path, "the manifest names no version or no arrays")
+            f"the manifest is damaged: {error}", file=path, fix="update Evergraph" if error.newer else _FIX
+        ) from error
+    if not manifest.version.isdecimal() or manifest.format_version < 1:
+        raise _damaged(path, "the manifest names no version")
     return manifest
 
 
-def _map_arrays(folder: Path, manifest: Mapping[str, Any]) -> Arrays:
+def _unchecked_manifest(data: bytes) -> Manifest | None:
+    """The manifest of a graph that Evergraph 0.1 saved, which has no checksum; None if it is not one."""
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(content, dict) or (content.get("format"), content.get("format_version")) != (FORMAT, 1):
+        return None
+    return converted(content, Manifest)
+
+
+def _map_arrays(folder: Path, manifest: Manifest) -> tuple[dict[Path, Entry], Arrays]:
+    files: dict[Path, Entry] = {}
     arrays: Arrays = {}
-    for name, entry in manifest["arrays"].items():
-        path = _array_path(folder, manifest, name)
+    for name, entry in manifest.arrays.items():
+        if not re.fullmatch(r"[a-z_.]+", name):
+            raise _damaged(folder / MANIFEST, f"{name!r} is no name of an array")
+        path = folder / VERSIONS / manifest.version / f"{name}.npy"
         _check_size(path, entry)
         try:
             mapped = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -276,24 +327,18 @@ def _map_arrays(folder: Path, manifest: Mapping[str, Any]) -> Arrays:
         except Exception as error:  # a damaged header breaks numpy's parser in more ways than it documents
             raise _damaged(path, f"this is no array ({error})") from error
         # A plain view: the memmap subclass makes every later operation slower.
-        arrays[name] = mapped.view(np.ndarray)
-    return arrays
+        files[path], arrays[name] = entry, mapped.view(np.ndarray)
+    return files, arrays
 
 
-def _array_path(folder: Path, manifest: Mapping[str, Any], name: str) -> Path:
-    if not re.fullmatch(r"[a-z_.]+", name):
-        raise _damaged(folder / MANIFEST, f"{name!r} is no name of an array")
-    return folder / VERSIONS / manifest["version"] / f"{name}.npy"
-
-
-def _check_size(path: Path, entry: Any) -> None:
+def _check_size(path: Path, entry: Entry) -> None:
     try:
         size = path.stat().st_size
     except OSError:
         raise _damaged(path, "the array is missing") from None
-    if not isinstance(entry, dict) or size != entry.get("bytes"):
+    if size != entry.bytes:
         raise _damaged(path, f"the array has {size:,} bytes, not those that were saved")
 
 
 def _damaged(path: Path, problem: str) -> DamagedGraphError:
-    return DamagedGraphError(problem, file=path, fix="import the graph again, or restore the folder from a backup")
+    return DamagedGraphError(problem, file=path, fix=_FIX)

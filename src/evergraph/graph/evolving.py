@@ -22,6 +22,7 @@ from evergraph.graph.window import Window
 
 if TYPE_CHECKING:
     from evergraph.graph.columns import EdgeColumns, VertexColumns
+    from evergraph.graph.disk import SavedArrays
 
 __all__ = ["EvolvingGraph"]
 
@@ -51,6 +52,8 @@ class EvolvingGraph:
         Unit and step of the time.
     about
         Where the graph came from, in words.
+    source
+        The files on disk that the arrays come from.
 
     Examples
     --------
@@ -74,6 +77,7 @@ class EvolvingGraph:
     features: Features | None = None
     axis: TimeAxis = field(default_factory=TimeAxis)
     about: Mapping[str, str] = field(default_factory=dict)
+    source: SavedArrays | None = None
 
     @classmethod
     def build(

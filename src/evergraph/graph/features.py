@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ _NOT_IN_A_WORD = r"[^\p{L}\p{M}\p{N}]+"
 class DenseFeatures:
     """One float32 vector a vertex, such as an embedding."""
 
-    kind: ClassVar = "dense"
+    kind: ClassVar[Kind] = "dense"
 
     values: NDArray[np.float32]
 
@@ -58,7 +58,7 @@ class DenseFeatures:
 class SparseFeatures:
     """Named float32 columns in compressed sparse rows. Columns are only ever appended, so they keep their places."""
 
-    kind: ClassVar = "sparse"
+    kind: ClassVar[Kind] = "sparse"
 
     indptr: NDArray[np.int64]
     indices: NDArray[np.int32]
@@ -143,14 +143,15 @@ class SparseFeatures:
 class WordCounts(SparseFeatures):
     """How often each word of the vocabulary stands in each vertex's text; `tfidf` weighs them."""
 
-    kind: ClassVar = "words"
+    kind: ClassVar[Kind] = "words"
 
 
 Features = DenseFeatures | SparseFeatures | WordCounts
+Kind = Literal["none", "dense", "sparse", "words"]
 
 
-def kind_of(features: Features | None) -> str:
-    """``dense``, ``sparse``, ``words`` or ``none``."""
+def kind_of(features: Features | None) -> Kind:
+    """The kind of features."""
     return "none" if features is None else features.kind
 
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,9 @@ from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.features import DenseFeatures, Features, kind_of
 from evergraph.graph.ids import Ids, Strings
 from evergraph.graph.times import TimeAxis, check_span
+
+if TYPE_CHECKING:
+    from evergraph.graph.disk import SavedArrays
 
 __all__ = ["Segment", "assemble", "base_segment", "decode", "encode", "extend", "find_ends", "join", "slice_segment"]
 
@@ -64,7 +67,9 @@ _NO_TIME = np.iinfo(np.int64).min  # an edge without a time of its own is as old
 
 
 def base_segment(graph: EvolvingGraph) -> Segment:
-    """The first segment: a whole graph."""
+    """The first segment: a whole graph; if it is from a saved one, its files are checked against their hashes."""
+    if graph.source is not None:
+        graph.source.check()
     axis = {"unit": graph.axis.unit, "step": graph.axis.step}
     return {"header": _header(0, 0, graph.features, time=axis, about=dict(graph.about)), **to_arrays(graph)}
 
@@ -128,6 +133,7 @@ def assemble(
     ends: Ends,
     axis: TimeAxis,
     about: Mapping[str, str],
+    saved: SavedArrays | None = None,
 ) -> EvolvingGraph:
     """Sort by time (stable, so vertices of one time keep their order), renumber the edges, freeze everything."""
     source, target, edge_times = ends
@@ -139,7 +145,7 @@ def assemble(
         features = features.take(order) if features is not None else None
         source, target = place[source], place[target]
     links = Adjacency.of(source, target, times, edge_times)
-    return _frozen(EvolvingGraph(ids, times, codes, class_names, links, features, axis, dict(about)))
+    return _frozen(EvolvingGraph(ids, times, codes, class_names, links, features, axis, dict(about), saved))
 
 
 def find_ends(ids: Sequence[Ids], edges: EdgeColumns | None, drop_dangling: bool) -> Ends:
@@ -217,10 +223,10 @@ def _extend(graph: EvolvingGraph, segments: Sequence[Segment]) -> EvolvingGraph:
     columns = id_columns.join(ids), np.concatenate(times), np.concatenate(codes)
     if len(times) > 1 and times[1][0] < graph.last_time:
         every = _concat([graph.links.ends(), *ends])
-        return assemble(*columns, names, stacked, every, graph.axis, graph.about)
+        return assemble(*columns, names, stacked, every, graph.axis, graph.about, graph.source)
     source, target, edge_times = _concat(ends)
     links = graph.links.insert(source, target, columns[1], edge_times)
-    return _frozen(EvolvingGraph(*columns, names, links, stacked, graph.axis, dict(graph.about)))
+    return _frozen(EvolvingGraph(*columns, names, links, stacked, graph.axis, dict(graph.about), graph.source))
 
 
 def _concat(ends: Sequence[Ends]) -> Ends:

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 
 from evergraph.detect import Detector
 from evergraph.errors import DamagedWorkspaceError
-from evergraph.graph.arrays import from_arrays, to_arrays, unsound
+from evergraph.graph.arrays import find_damage, from_arrays, to_arrays
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.features import kind_of
 from evergraph.graph.times import TimeAxis
@@ -46,7 +46,7 @@ def kept_graph(store: Store, content: Mapping[str, Any]) -> EvolvingGraph:
     try:
         arrays = {name: store.array(*entry) for name, entry in content["arrays"].items()}
         graph = from_arrays(arrays, content["features"], TimeAxis(**content["time"]), content["about"])
-        problem = unsound(graph)
+        problem = find_damage(graph)
     except (LookupError, TypeError, AttributeError, ValueError) as error:
         if isinstance(error, DamagedWorkspaceError):
             raise
