@@ -24,11 +24,17 @@ from evergraph.detect.post_hoc import PostHoc
 from evergraph.detect.scores import Energy, Relative
 from evergraph.detect.thresholds import BackTest, Budget, Conformal, Fixed
 from evergraph.evaluation import compare as module
-from evergraph.evaluation.candidates import contestant, contestants
-from evergraph.evaluation.compare import Comparison, compare
-from evergraph.evaluation.compare_views import compared_table, tasks_figure, write_comparison
+from evergraph.evaluation.candidates import candidate, candidates
+from evergraph.evaluation.compare import compare
+from evergraph.evaluation.comparison import (
+    FIGURES,
+    CandidateResult,
+    Comparison,
+    compared_table,
+    tasks_figure,
+    write_comparison,
+)
 from evergraph.evaluation.configuration import Configuration
-from evergraph.evaluation.judgement import FIGURES, Judgement
 from evergraph.evaluation.metrics import over_seeds
 from evergraph.evaluation.recording import open_recording
 from evergraph.evaluation.replay import Judged, replay
@@ -64,7 +70,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def compared(graphs: list[str], out: Path) -> Comparison:
-    return compare(graphs, contestants(NAMES), SMALL, [0, 1], out=out)
+    return compare(graphs, candidates(NAMES), SMALL, [0, 1], out=out)
 
 
 # --- names -----------------------------------------------------------------------------------------------------------
@@ -86,7 +92,7 @@ def test_names_call_detectors_and_the_loss_that_they_are_trained_with() -> None:
         "energy/budget": (PostHoc(Energy(), Budget()), Softmax()),
     }
     for name, (detector, trained_with) in told.items():
-        one = contestant(name)
+        one = candidate(name)
         assert (one.name, one.detector, one.trained_with) == (name, detector, trained_with)
 
 
@@ -94,14 +100,14 @@ def test_every_score_goes_with_every_threshold() -> None:
     for score in SCORES:
         for rule in THRESHOLDS:
             for prefix in ("", "relative-") if score in OF_OUTPUTS else ("",):
-                found: Any = contestant(f"{prefix}{score}/{rule}").detector
+                found: Any = candidate(f"{prefix}{score}/{rule}").detector
                 assert type(found.threshold) is THRESHOLDS[rule]
                 assert type(found.by.score if prefix else found.by) is SCORES[score]
 
 
 def test_names_are_given_with_commas_and_count_once() -> None:
-    assert [one.name for one in contestants(" energy, none,energy,")] == ["energy", "none"]
-    assert [one.name for one in contestants()] == names.COMPARED_DETECTORS.split(",")
+    assert [one.name for one in candidates(" energy, none,energy,")] == ["energy", "none"]
+    assert [one.name for one in candidates()] == names.COMPARED_DETECTORS.split(",")
 
 
 @pytest.mark.parametrize(
@@ -134,7 +140,7 @@ def test_names_are_given_with_commas_and_count_once() -> None:
 )
 def test_unknown_names_are_told_with_what_there_is(name: str, told: str) -> None:
     with pytest.raises(InputError, match=told):
-        contestants(name)
+        candidates(name)
 
 
 # --- figures ---------------------------------------------------------------------------------------------------------
@@ -144,7 +150,7 @@ def judged_by_hand(path: str, out: Path, name: str, seed: int) -> tuple[list[Jud
     loss = "gdoc" if name.startswith("gdoc") else "none"
     graph = module.graph_of(path)[0]
     recording = open_recording(out / "recordings" / Path(path).name / loss / f"seed-{seed}")
-    return replay(recording, graph, contestant(name).detector), graph
+    return replay(recording, graph, candidate(name).detector), graph
 
 
 @pytest.mark.parametrize("name", NAMES.split(","))
@@ -184,7 +190,7 @@ def test_figures_are_those_of_scikit_learn(compared: Comparison, graphs: list[st
 
 
 def test_some_detector_finds_something(compared: Comparison) -> None:
-    flagged = {one.name: compared.summary("one", one.name)["flagged"]["mean"] for one in compared.contestants}
+    flagged = {one.name: compared.summary("one", one.name)["flagged"]["mean"] for one in compared.candidates}
     assert flagged["none"] == 0
     assert flagged["gdoc:0.5"] <= flagged["gdoc:0.75"]  # type: ignore[operator]
     assert max(value or 0 for value in flagged.values()) > 0.05
@@ -203,10 +209,10 @@ def test_means_are_over_seeds_and_graphs(compared: Comparison) -> None:
 
 
 def test_a_figure_that_is_undefined_somewhere_is_left_out_there(compared: Comparison) -> None:
-    def without(one: Judgement) -> Judgement:
+    def without(one: CandidateResult) -> CandidateResult:
         return replace(one, figures={**one.figures, "auroc": math.nan}) if one.graph == "two" else one
 
-    holed = replace(compared, judgements=tuple(map(without, compared.judgements)))
+    holed = replace(compared, found=tuple(map(without, compared.found)))
     assert holed.over_graphs("energy")["auroc"]["mean"] == compared.summary("one", "energy")["auroc"]["mean"]
     assert holed.summary("two", "energy")["auroc"] == {"mean": None, "ci95": None, "per_seed": [None, None]}
     json.dumps(holed.as_dict(), allow_nan=False)
@@ -232,14 +238,14 @@ def lines_of(out: Path) -> list[dict[str, Any]]:
 def test_lines_are_added_to_and_replaced_but_never_lost(
     graphs: list[str], tmp_path: Path, caplog: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compare(graphs[:1], contestants("none"), SMALL, out=tmp_path)
+    compare(graphs[:1], candidates("none"), SMALL, out=tmp_path)
     (first,) = lines_of(tmp_path)
     assert set(first["figures"]) == set(FIGURES)
     assert first["configuration"]["detector"] == {"name": "none"}
     with (tmp_path / "results.jsonl").open("a") as file:
         file.write('{"graph": "half a li')
     monkeypatch.setattr("evergraph.evaluation.recording._live", None)  # no training is needed any more
-    compare(graphs[:1], contestants("energy,none"), SMALL, out=tmp_path)
+    compare(graphs[:1], candidates("energy,none"), SMALL, out=tmp_path)
     kept = (tmp_path / "results.jsonl").read_text().splitlines()
     assert kept[1] == '{"graph": "half a li'
     assert [json.loads(line)["detector"] for line in (kept[0], kept[2])] == ["none", "energy"]
@@ -254,14 +260,14 @@ def test_an_interruption_loses_nothing_that_is_finished(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        compare(graphs[:1], contestants("none,gdoc"), SMALL, out=tmp_path, on_done=stop)
+        compare(graphs[:1], candidates("none,gdoc"), SMALL, out=tmp_path, on_done=stop)
     assert [line["detector"] for line in lines_of(tmp_path)] == ["none"]
     assert {path.parent.parent.name for path in tmp_path.rglob("recording.json")} == {"none"}
     made: list[str] = []
     monkeypatch.setattr("evergraph.evaluation.recording._tell", lambda *told: made.append(str(told[1:])))
     states: list[module.CompareState] = []
-    found = compare(graphs[:1], contestants("none,gdoc"), SMALL, out=tmp_path, on_done=states.append)
-    assert len(found.judgements) == 2
+    found = compare(graphs[:1], candidates("none,gdoc"), SMALL, out=tmp_path, on_done=states.append)
+    assert len(found.found) == 2
     assert len(made) == 3 * SMALL.steps  # three tasks, one training
     assert (states[0].done, states[-1].done, states[-1].total) == (0, 2, 2)
 
@@ -277,8 +283,8 @@ def test_what_fails_is_told_and_the_rest_goes_on(
         return before(configuration, *rest, **more)
 
     monkeypatch.setattr(module, "record", failing)
-    found = compare(graphs, contestants(NAMES), SMALL, [0], out=out)
-    assert {one.detector for one in found.judgements} == {"none", "energy", "msp/fixed:-0.2"}
+    found = compare(graphs, candidates(NAMES), SMALL, [0], out=out)
+    assert {one.detector for one in found.found} == {"none", "energy", "msp/fixed:-0.2"}
     assert found.errors[0] == "one, loss of gdoc, seed 0: it is full. To fix it: make room."
     assert found.over_graphs("gdoc:0.5") == {}
     names = [row[0].value for row in compared_table(found).rows if not isinstance(row, Section)]
@@ -289,16 +295,16 @@ def test_what_fails_is_told_and_the_rest_goes_on(
 def test_two_graphs_of_one_name_are_refused(graphs: list[str], tmp_path: Path) -> None:
     synthetic(vertices=240, seed=9, **SIZE).save(tmp_path / "one")
     with pytest.raises(InputError, match="two different graphs are named one"):
-        compare([graphs[0], str(tmp_path / "one")], contestants("none"), SMALL, out=tmp_path / "out")
+        compare([graphs[0], str(tmp_path / "one")], candidates("none"), SMALL, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def without_seconds(one: Judgement) -> dict[str, float]:
+def without_seconds(one: CandidateResult) -> dict[str, float]:
     return {name: value for name, value in one.figures.items() if "seconds" not in name}
 
 
 def test_what_goes_between_processes_can_be_sent(compared: Comparison, graphs: list[str], out: Path) -> None:
-    (none,) = contestants("none")
+    (none,) = candidates("none")
     job = module._Job(graphs[0], replace(SMALL, detector=none.trained_with), 1, (none,), out)
     (found,) = pickle.loads(pickle.dumps(module._work(pickle.loads(pickle.dumps(job)))))
     assert without_seconds(found) == without_seconds(compared.of("one", "none")[1])
@@ -309,7 +315,7 @@ def test_what_goes_between_processes_can_be_sent(compared: Comparison, graphs: l
 @pytest.mark.slow
 def test_processes_come_to_the_same(compared: Comparison, graphs: list[str], tmp_path: Path) -> None:
     states: list[module.CompareState] = []
-    chosen = contestants("none,gdoc:0.5")
+    chosen = candidates("none,gdoc:0.5")
     found = compare(graphs[:1], chosen, SMALL, [1], out=tmp_path, jobs=2, on_done=states.append)
     assert found.errors == ()
     for one in chosen:
@@ -390,7 +396,7 @@ def test_the_command_prints_a_table(
 ) -> None:
     assert compared
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr("evergraph.evaluation.compare_views.save", lambda _, stem, __: [stem.with_suffix(".svg")])
+    monkeypatch.setattr("evergraph.evaluation.comparison.save", lambda _, stem, __: [stem.with_suffix(".svg")])
     arguments = ("compare", graphs[0], "--detectors", "none,gdoc:0.5", *OPTIONS, "--out", out)
     code, text, err = command(*arguments)
     assert code == 0

@@ -20,7 +20,7 @@ from evergraph.datasets import synthetic
 from evergraph.detect import GDOC
 from evergraph.evaluation import grid
 from evergraph.evaluation.configuration import Configuration
-from evergraph.evaluation.grid import Done, GridState, in_words, kinds_of, run_grid, work
+from evergraph.evaluation.grid import Done, GridState, in_words, run_grid, work
 from evergraph.evaluation.trials import TrialStore, trial_key
 from evergraph.nn import MLP
 from evergraph_paper.lifelong import LifelongTrial
@@ -291,7 +291,7 @@ def test_the_time_left_is_that_of_trials_alike(tmp_path, toys):
 def test_telling_how_far_it_is_takes_no_time_in_a_large_grid():
     """Each trial of a grid of thousands is told of, and so must not be looked at with all others each time."""
     trials = [Toy(number, model=f"m{number % 20}") for number in range(5000)]
-    tally = grid._Tally(GridState(5000), None, 2, grid.Counter(map(kinds_of, trials)), grid._Clock())
+    tally = grid._Tally(GridState(5000), trials, 2, None)
     start = time.perf_counter()
     for trial in trials:
         tally.add(Done("", "ran", 2.0), trial)

@@ -108,7 +108,6 @@ TOP = {"__init__", "__main__"}  # these may import everything
 EXCEPTIONS = {  # file -> what it still imports against the rule
     "inputs/slice_context.py": {"learning"},
     "detect/check.py": {"learning"},
-    "evaluation/compare_views.py": {"evergraph_paper"},
 }
 
 

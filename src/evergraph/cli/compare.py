@@ -40,7 +40,8 @@ from evergraph.cli.common import (
 from evergraph.names import COMPARED_DETECTORS, DEFAULT_MODEL
 
 if TYPE_CHECKING:
-    from evergraph.evaluation.compare import CompareState, Comparison
+    from evergraph.evaluation.compare import CompareState
+    from evergraph.evaluation.comparison import Comparison
 
 EXAMPLE = "Example: evergraph compare metamath --detectors none,gdoc:0.75,energy,auto --seeds 0-2 --out compared"
 
@@ -83,13 +84,13 @@ def compare(
     """
     wanted, sight = parse_seeds(seeds), parse_history(history)
     set_up_logging(quiet)
-    from evergraph.evaluation.candidates import contestants
+    from evergraph.evaluation.candidates import candidates
     from evergraph.evaluation.compare import compare as compare_all
-    from evergraph.evaluation.compare_views import write_comparison
+    from evergraph.evaluation.comparison import write_comparison
     from evergraph.evaluation.configuration import Configuration
     from evergraph.names import build_model
 
-    chosen = contestants(detectors)
+    chosen = candidates(detectors)
     configuration = Configuration(
         model=build_model(model, hidden=hidden, layers=layers, dropout=dropout, hops=hops),
         history=sight,
@@ -104,7 +105,7 @@ def compare(
         with _progress(quiet) as on_done:
             number = jobs or os.cpu_count() or 1
             found = compare_all(graphs, chosen, configuration, wanted, out=out, jobs=number, on_done=on_done)
-        files = write_comparison(found, out) if found.judgements else []
+        files = write_comparison(found, out) if found.found else []
     except KeyboardInterrupt:
         typer.echo("Interrupted; what is finished is kept, and the same command goes on from here.", err=True)
         raise typer.Exit(130) from None
@@ -118,7 +119,7 @@ def compare(
 
 
 def _show(found: Comparison, files: list[Path]) -> None:
-    from evergraph.evaluation.compare_views import compared_table
+    from evergraph.evaluation.comparison import compared_table
     from evergraph.presentation import to_rich
 
     to = console()

@@ -14,7 +14,7 @@ from evergraph.detect.thresholds import BackTest
 from evergraph.errors import InputError
 from evergraph.names import COMPARED_DETECTORS, build_detector, split_detectors
 
-__all__ = ["PARTS", "Contestant", "contestant", "contestants"]
+__all__ = ["PARTS", "Candidate", "candidate", "candidates"]
 
 PARTS = (*SIGNALS, "counts", "smoothing", "levels", "alignment", "back-test", "limit", "rehearsals")
 """What ``auto-without-…`` can do without: a signal; the sentinel's counting more than the others; smoothing over kin;
@@ -25,7 +25,7 @@ _WITHOUT = "auto-without-"
 
 
 @dataclass(frozen=True)
-class Contestant:
+class Candidate:
     """A detector that takes part in a comparison.
 
     Parameters
@@ -35,13 +35,13 @@ class Contestant:
     detector
         Who decides.
     trained_with
-        The detector whose loss it must be trained with; contestants that share it share a training.
+        The detector whose loss it must be trained with; candidates that share it share a training.
 
     Examples
     --------
-    >>> contestant("gdoc:0.5")
-    Contestant(name='gdoc:0.5', detector=GDOC(threshold=0.5, alpha=None), trained_with=GDOC(threshold=0.75, alpha=None))
-    >>> contestant("relative-energy/budget:50").detector.threshold
+    >>> candidate("gdoc:0.5")
+    Candidate(name='gdoc:0.5', detector=GDOC(threshold=0.5, alpha=None), trained_with=GDOC(threshold=0.75, alpha=None))
+    >>> candidate("relative-energy/budget:50").detector.threshold
     Budget(most=50)
     """
 
@@ -49,38 +49,43 @@ class Contestant:
     detector: Detector
     trained_with: Detector = field(default_factory=Softmax)
 
+    @property
+    def settings(self) -> str:
+        """What the detector is made of, in words."""
+        return repr(getattr(self.detector, "made_of", self.detector))
 
-def contestants(names: str = COMPARED_DETECTORS) -> tuple[Contestant, ...]:
+
+def candidates(names: str = COMPARED_DETECTORS) -> tuple[Candidate, ...]:
     """Those that a list of names calls, each once.
 
     Examples
     --------
-    >>> [one.name for one in contestants("none, energy,none")]
+    >>> [one.name for one in candidates("none, energy,none")]
     ['none', 'energy']
     """
-    found = tuple(contestant(name) for name in split_detectors(names))
+    found = tuple(candidate(name) for name in split_detectors(names))
     if not found:
         raise InputError("there is no detector to compare", fix=f"name some, as {COMPARED_DETECTORS}")
     return found
 
 
-def contestant(name: str) -> Contestant:
-    """The contestant of a name.
+def candidate(name: str) -> Candidate:
+    """The candidate of a name.
 
     ``auto-without-`` and one of its `PARTS`, or what `build_detector` reads: ``none``, ``gdoc:0.5``,
     ``relative-energy/budget:50``.
 
     Examples
     --------
-    >>> contestant("msp/quantile:much")
+    >>> candidate("msp/quantile:much")
     Traceback (most recent call last):
     evergraph.errors.InputError: 'much' in 'quantile:much' is no number. To fix it: write one, as gdoc:0.5.
     """
     if name.startswith(_WITHOUT):
-        return Contestant(name, _without(name.removeprefix(_WITHOUT)))
+        return Candidate(name, _without(name.removeprefix(_WITHOUT)))
     detector = build_detector(name)
     trained_alike = isinstance(detector, PostHoc | AutoDetector)
-    return Contestant(name, detector, Softmax() if trained_alike else type(detector)())
+    return Candidate(name, detector, Softmax() if trained_alike else type(detector)())
 
 
 class _Unrehearsed(PostHoc):

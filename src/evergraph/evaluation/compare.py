@@ -1,44 +1,51 @@
-"""Comparing detectors of unseen classes on some graphs: one training for each loss, any number of judgements.
+"""Comparing detectors of unseen classes on some graphs: one training for each loss serves any number of detectors.
 
 ::
 
     COMPARED/
       results.jsonl                       one line for each graph, detector and seed, added to by each command
-      recordings/GRAPH/LOSS/seed-0/       a training on record, which detectors to come are judged by, too
+      recordings/GRAPH/LOSS/seed-0/       a recorded training, which later commands use as well
       compared.md, .tex, .csv, .json      the last comparison as a table, and all of it
       tasks-GRAPH.svg, .png               task by task
 """
 
 from __future__ import annotations
 
+import json
 import logging
-import math
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from evergraph import __version__
 from evergraph.detect import Detector
 from evergraph.errors import EvergraphError, InputError
-from evergraph.evaluation.candidates import Contestant
-from evergraph.evaluation.compare_results import keep
+from evergraph.evaluation.candidates import Candidate
+from evergraph.evaluation.comparison import FIGURES, CandidateResult, Comparison
 from evergraph.evaluation.configuration import Configuration
 from evergraph.evaluation.graphs import graph_of, name_of
-from evergraph.evaluation.judgement import FIGURES, Judgement, judge
-from evergraph.evaluation.metrics import TaskScores, over_seeds
-from evergraph.evaluation.processes import executor_for, threads_each
+from evergraph.evaluation.metrics import aupr, auroc, evaluate, fpr_at_95, oracle_mcc
+from evergraph.evaluation.processes import completed, executor_for, threads_each
 from evergraph.evaluation.recording import OnTask, Recording, record
-from evergraph.evaluation.replay import replay_all
-from evergraph.evaluation.results import NUMERICS_VERSION, Summary, summary_of
+from evergraph.evaluation.replay import Judged, replay_all
+from evergraph.evaluation.results import NUMERICS_VERSION, Results
+from evergraph.graph.evolving import EvolvingGraph
 from evergraph.names import described
+from evergraph.storage.files import only_one, write_atomic
 
-__all__ = ["CompareState", "Comparison", "OnCompared", "compare"]
+__all__ = ["CompareState", "OnCompared", "compare"]
 
 log = logging.getLogger(__name__)
 
 RECORDINGS = "recordings"
+RESULTS = "results.jsonl"
+
+_IDENTITY = ("graph", "fingerprint", "detector", "settings", "seed", "configuration", "numerics_version")
 
 
 @dataclass(frozen=True)
@@ -50,7 +57,7 @@ class CompareState:
     total, done
         Number of trainings (second models aside), and of how many all detectors are judged.
     errors
-        What was wrong with those that came to nothing.
+        What was wrong with those that failed.
     doing
         What was finished last, or is under way.
     """
@@ -66,94 +73,13 @@ OnCompared = Callable[[CompareState], object]
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """What came of a comparison.
-
-    Parameters
-    ----------
-    graphs
-        Their paths by name.
-    contestants, seeds
-        Who took part, and how often.
-    configuration
-        How they were trained; its detector is of no account.
-    judgements
-        All that came to an end.
-    errors
-        What was wrong with the others.
-    """
-
-    graphs: Mapping[str, str]
-    contestants: tuple[Contestant, ...]
-    seeds: tuple[int, ...]
-    configuration: Configuration
-    judgements: tuple[Judgement, ...]
-    errors: tuple[str, ...] = ()
-
-    def of(self, graph: str, detector: str) -> list[Judgement]:
-        """The judgements of a detector on a graph, in the order of the seeds."""
-        found = [one for one in self.judgements if one.graph == graph and one.detector == detector]
-        return sorted(found, key=lambda one: self.seeds.index(one.seed))
-
-    def summary(self, graph: str, detector: str) -> dict[str, Summary]:
-        """Each figure over the seeds; nothing where there is no judgement."""
-        found = self.of(graph, detector)
-        return {name: summary_of([one.figures[name] for one in found]) for name in FIGURES} if found else {}
-
-    def over_graphs(self, detector: str) -> dict[str, Summary]:
-        """Each figure as its mean over graphs in each seed, and then over seeds; nothing unless all of them are there.
-
-        Graphs where a figure is undefined are left out of it.
-        """
-        found = [self.of(graph, detector) for graph in self.graphs]
-        if any(len(judgements) < len(self.seeds) for judgements in found):
-            return {}
-        return {
-            name: summary_of([_mean([one.figures[name] for one in each]) for each in zip(*found, strict=True)])
-            for name in FIGURES
-        }
-
-    def by_task(self, graph: str, detector: str) -> list[dict[str, Any]]:
-        """For each task its time, and over the seeds ``mcc``, ``flagged`` and ``unseen``.
-
-        MCC is None where there is nothing to find.
-        """
-        return [_task_summary(tasks) for tasks in zip(*(one.tasks for one in self.of(graph, detector)), strict=True)]
-
-    def as_dict(self) -> dict[str, Any]:
-        """All of it, fit for JSON."""
-        pairs = [(graph, one.name) for graph in self.graphs for one in self.contestants]
-        return {
-            "graphs": dict(self.graphs),
-            "detectors": {one.name: _settings(one) for one in self.contestants},
-            "seeds": list(self.seeds),
-            "configuration": _training(self.configuration),
-            "figures": dict(FIGURES),
-            "results": [
-                {"graph": graph, "detector": name, **self.summary(graph, name), "tasks": self.by_task(graph, name)}
-                for graph, name in pairs
-                if self.of(graph, name)
-            ],
-            "mean_over_graphs": [
-                {"detector": one.name, **found} for one in self.contestants if (found := self.over_graphs(one.name))
-            ],
-            "errors": list(self.errors),
-            "evergraph": __version__,
-            "numerics_version": NUMERICS_VERSION,
-        }
-
-
-# --- comparing -------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
 class _Job:
-    """One training, and all whom it is for; their second models are other trainings, and perhaps on record already."""
+    """One training, and all detectors it is for; second models are other trainings, and perhaps recorded already."""
 
     path: str
     configuration: Configuration
     seed: int
-    contestants: tuple[Contestant, ...]
+    candidates: tuple[Candidate, ...]
     out: Path
 
     @property
@@ -166,7 +92,7 @@ class _Job:
 
     @property
     def folder(self) -> Path:
-        """Where the training is on record."""
+        """Where the training is recorded."""
         return self.out / RECORDINGS / self.graph / self.loss / f"seed-{self.seed}"
 
     @property
@@ -176,7 +102,7 @@ class _Job:
 
 def compare(
     graphs: Sequence[str],
-    contestants: Sequence[Contestant],
+    candidates: Sequence[Candidate],
     configuration: Configuration,
     seeds: Sequence[int] = (0,),
     *,
@@ -184,7 +110,7 @@ def compare(
     jobs: int = 1,
     on_done: OnCompared | None = None,
 ) -> Comparison:
-    """Judge detectors on graphs, under each seed.
+    """Compare detectors on graphs, under each seed.
 
     Trainings are recorded under ``out``, and those that are there are not made again. Detectors are judged anew each
     time. What is finished is on disk at once.
@@ -193,10 +119,10 @@ def compare(
     ----------
     graphs
         Graph folders, or names of graphs that need none.
-    contestants
-        Whom to compare.
+    candidates
+        What to compare.
     configuration
-        How to train. Its detector is of no account: each contestant has its own.
+        How to train. Its detector is ignored: each candidate has its own.
     seeds
         Of the learners and, with a label rate below 1, of the draws of labels.
     out
@@ -204,27 +130,29 @@ def compare(
     jobs
         Number of processes, each of one thread.
     on_done
-        Whom to tell how far it is.
+        Called with how far it is.
     """
     out, seeds = Path(out), tuple(dict.fromkeys(seeds))
     if jobs < 1:
         raise InputError(f"jobs is {jobs}", fix="give a whole number from 1 up")
-    if not seeds or not contestants or not graphs:
+    if not seeds or not candidates or not graphs:
         raise InputError("there is nothing to compare", fix="give at least one graph, one detector and one seed")
     if out.exists() and not out.is_dir():
         raise InputError("this is a file, not a folder", file=out, fix="choose another folder")
     named = _by_name(graphs)
     for path in named.values():
         next(configuration.tasks(graph_of(path)[0]))  # which looks at the settings, before anything is written
-    losses = list(dict.fromkeys(one.trained_with for one in contestants))
+    by_loss: dict[Detector, list[Candidate]] = {}
+    for one in candidates:
+        by_loss.setdefault(one.trained_with, []).append(one)
     todo = [
-        _Job(path, replace(configuration, detector=loss), seed, _trained_with(loss, contestants), out)
+        _Job(path, replace(configuration, detector=loss), seed, tuple(served), out)
         for path in named.values()
         for seed in seeds
-        for loss in losses
+        for loss, served in by_loss.items()
     ]
     found, errors = _run_all(todo, out, jobs, on_done)
-    return Comparison(named, tuple(contestants), seeds, configuration, tuple(found), tuple(errors))
+    return Comparison(named, tuple(candidates), seeds, configuration, tuple(found), tuple(errors))
 
 
 def _by_name(paths: Sequence[str]) -> dict[str, str]:
@@ -236,37 +164,28 @@ def _by_name(paths: Sequence[str]) -> dict[str, str]:
     return named
 
 
-def _trained_with(loss: Any, contestants: Sequence[Contestant]) -> tuple[Contestant, ...]:
-    return tuple(one for one in contestants if one.trained_with == loss)
-
-
 def _run_all(
     todo: Sequence[_Job], out: Path, jobs: int, on_done: OnCompared | None
-) -> tuple[list[Judgement], list[str]]:
-    """The judgements of all jobs, each kept as it comes, and what was wrong with the others."""
+) -> tuple[list[CandidateResult], list[str]]:
+    """The results of all jobs, each kept as it comes, and what was wrong with the others."""
     tell = on_done or (lambda _: None)
-    found: list[Judgement] = []
+    found: list[CandidateResult] = []
     errors: list[str] = []
-    queue, running = list(reversed(todo)), dict[Future[list[Judgement] | str], _Job]()
-    jobs = min(jobs, len(todo))
+    done, jobs = 0, min(jobs, len(todo))
     tell(CompareState(len(todo)))
     with executor_for(None, jobs) as pool:
-        done = 0
-        while queue or running:
-            while queue and len(running) < jobs:
-                job = queue.pop()
-                state = CompareState(len(todo), done, tuple(errors), job.words)
-                on_task = _teller(tell, state) if jobs == 1 else None  # what others do is not heard of here
-                running[pool.submit(_work, job, on_task)] = job
-            finished, _ = wait(running, return_when=FIRST_COMPLETED)
-            for future in finished:
-                job = running.pop(future)
-                judged = future.result()
+
+        def submit(job: _Job) -> Future[list[CandidateResult] | str]:
+            state = CompareState(len(todo), done, tuple(errors), job.words)
+            return pool.submit(_work, job, _teller(tell, state) if jobs == 1 else None)  # others cannot be heard here
+
+        with closing(completed(todo, submit, at_hand=jobs)) as outcomes:
+            for job, judged in outcomes:
                 if isinstance(judged, str):
                     errors.append(f"{job.words}: {judged}")
                     log.warning("%s", errors[-1])
                 else:
-                    keep(out, judged)
+                    _keep(out, judged)
                     found += judged
                 done += 1
                 tell(CompareState(len(todo), done, tuple(errors), job.words))
@@ -281,64 +200,106 @@ def _teller(tell: OnCompared, state: CompareState) -> OnTask:
     return on_task
 
 
-def _work(job: _Job, on_task: OnTask | None = None) -> list[Judgement] | str:
-    """Record a training, unless it is there, and judge all whom it is for; or what went wrong, in words."""
+def _work(job: _Job, on_task: OnTask | None = None) -> list[CandidateResult] | str:
+    """Record a training, unless it is there, and judge all detectors it is for; or what went wrong, in words."""
     try:
-        return _judgements(job, on_task)
+        return _results(job, on_task)
     except EvergraphError as error:  # which loses its parts on the way between processes
         return str(error)
 
 
-def _judgements(job: _Job, on_task: OnTask | None) -> list[Judgement]:
+def _results(job: _Job, on_task: OnTask | None) -> list[CandidateResult]:
     graph, print_ = graph_of(job.path)
     with threads_each(1):
         recording = record(job.configuration, graph, job.seed, job.folder, on_progress=on_task)
         seconds: dict[Detector, Recording] = {}
-        for second in (one.detector.second for one in job.contestants):
+        for second in (one.detector.second for one in job.candidates):
             if second is None or second in seconds:
                 continue
             beside = replace(job, configuration=replace(job.configuration, detector=second))
             seconds[second] = record(beside.configuration, graph, job.seed, beside.folder, on_progress=on_task)
-        replayed = replay_all(recording, graph, [one.detector for one in job.contestants], seconds)
+        replayed = replay_all(recording, graph, [one.detector for one in job.candidates], seconds)
     found = []
-    for one, judged in zip(job.contestants, replayed, strict=True):
-        second_model = None if one.detector.second is None else seconds[one.detector.second]
-        figures, tasks = judge(recording, graph, one, judged, second_model)
+    for one, judged in zip(job.candidates, replayed, strict=True):
+        beside_it = [] if one.detector.second is None else [seconds[one.detector.second]]
+        trained = sum(each.training_seconds(one.detector) for each in (recording, *beside_it))
+        figures, tasks = _figures(recording, graph, judged)
         about = {
             "fingerprint": print_,
-            "settings": _settings(one),
+            "settings": one.settings,
             "configuration": recording.identity["configuration"],
             "numerics_version": NUMERICS_VERSION,
             "evergraph": __version__,
         }
-        found.append(Judgement(job.graph, one.name, job.seed, figures, tasks, about))
+        figures = {name: trained if name == "seconds_training" else figures[name] for name in FIGURES}
+        found.append(CandidateResult(job.graph, one.name, job.seed, figures, tasks, about))
     return found
 
 
-def _settings(one: Contestant) -> str:
-    return repr(getattr(one.detector, "made_of", one.detector))
-
-
-def _training(configuration: Configuration) -> dict[str, Any]:
-    """How all were trained, whatever the loss."""
-    names = ("model", "history", "restart", "steps", "lr", "weight_decay", "first", "label_rate", "mode", "text")
-    return {name: described(getattr(configuration, name)) for name in names}
-
-
-# --- numbers ---------------------------------------------------------------------------------------------------------
-
-
-def _task_summary(tasks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """One task under several seeds."""
-    confusions = [TaskScores.from_dict(task).confusion for task in tasks]
-    numbers = [one.tp + one.tn + one.fp + one.fn or math.nan for one in confusions]
-    return {
-        "time": tasks[0]["time"],
-        "mcc": summary_of([one.mcc if one.tp + one.fn else math.nan for one in confusions]),
-        "flagged": summary_of([(one.tp + one.fp) / n for one, n in zip(confusions, numbers, strict=True)]),
-        "unseen": summary_of([(one.tp + one.fn) / n for one, n in zip(confusions, numbers, strict=True)]),
+def _figures(
+    recording: Recording, graph: EvolvingGraph, judged: Sequence[Judged]
+) -> tuple[dict[str, float], tuple[dict[str, Any], ...]]:
+    """All figures of a detector that its decisions give (see `FIGURES`), and the rows of its tasks."""
+    tasks: list[dict[str, Any]] = []
+    scores, unseens = [], []
+    for one in judged:
+        task = recording.task(graph, one.decisions.time)
+        row = evaluate(task, one.decisions).as_dict()
+        tasks.append({"time": graph.axis.value(task.time), **row, "seconds": one.seconds})
+        truth, known = task.truth, set(one.decisions.known)
+        labelled = np.array([name is not None for name in truth], bool)
+        scores.append(one.decisions.score[labelled])
+        unseens.append(np.array([name not in known for name in truth[labelled]], bool))
+    score, unseen = np.concatenate(scores), np.concatenate(unseens)
+    results = Results.of({0: tasks})
+    of_tasks = {name: float(results.per_seed(name)[0]) for name in _OF_TASKS.values()}
+    figures = {
+        "auroc": auroc(score, unseen),
+        "aupr": aupr(score, unseen),
+        "fpr95": fpr_at_95(score, unseen),
+        "oracle_mcc": oracle_mcc(score, unseen),
+        "seconds_detector": sum(one.seconds for one in judged),
     }
+    return figures | {name: of_tasks[column] for name, column in _OF_TASKS.items()}, tuple(tasks)
 
 
-def _mean(values: Sequence[float]) -> float:
-    return over_seeds(values).mean
+# Figures that the rows of the tasks give, and what `Results` calls them.
+_OF_TASKS = {name: name for name in ("mcc", "mcc_per_task", "open_f1", "id_accuracy", "false_alarm_rate", "flagged")}
+_OF_TASKS |= {f"{name}_per_task": name for name in ("auroc", "aupr", "fpr95", "oracle_mcc")}
+_OF_TASKS["unseen"] = "unseen_share"
+
+
+# --- results on disk -------------------------------------------------------------------------------------------------
+
+
+def _keep(out: Path, judged: Sequence[CandidateResult]) -> None:
+    """Add lines to those of earlier commands, in place of those of the same detectors on the same trainings."""
+    path = out / RESULTS
+    try:
+        with only_one(out / f".{RESULTS}.lock"):  # for another command may be adding its own
+            lines = _read(path)
+            for line in (one.as_dict() for one in judged):
+                lines[_key(line)] = json.dumps(line, ensure_ascii=False, allow_nan=False).encode()
+            write_atomic(path, b"".join(line + b"\n" for line in lines.values()))
+    except OSError as error:
+        raise EvergraphError(
+            f"{path}: the results could not be kept ({error.strerror or error}). The recordings are not lost: make "
+            "room, or change permissions, and run the same command again."
+        ) from error
+
+
+def _read(path: Path) -> dict[str, bytes]:
+    """The lines of a file by what they are of; other lines are kept as they are."""
+    found = {}
+    for number, line in enumerate(path.read_bytes().splitlines() if path.exists() else [], start=1):
+        try:
+            key = _key(json.loads(line))
+        except (ValueError, LookupError, TypeError):
+            log.warning("%s, line %d: this is no result of a comparison; it is left alone.", path, number)
+            key = f"line {number}"
+        found[key] = line
+    return found
+
+
+def _key(line: Mapping[str, Any]) -> str:
+    return json.dumps([line[name] for name in _IDENTITY], sort_keys=True)

@@ -1,7 +1,7 @@
-"""Running a grid: trials over processes, each result kept as it comes.
+"""Running a grid of trials: each once, on any number of processes, each result kept as it comes.
 
 Any number of processes may work on one grid, started by one command or by several: a trial is claimed before it is run,
-and what is on the shelf is not run again.
+and what has a result is not run again.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 from evergraph.errors import EvergraphError, InputError
-from evergraph.evaluation.processes import Here, executor_for, threads_each
+from evergraph.evaluation.processes import InProcess, completed, executor_for, threads_each
 from evergraph.evaluation.trials import Trial, TrialResult, TrialStore, trial_key
 
 __all__ = ["Done", "GridState", "OnDone", "run_grid", "work"]
@@ -47,7 +48,7 @@ class GridState:
     Parameters
     ----------
     total, there
-        Number of trials, and how many were on the shelf: from the start, or since another command put them there.
+        Number of trials, and how many had a result: from the start, or since another command put them there.
     ran, failed
         How many ran here, and how many came to nothing.
     left_seconds
@@ -103,10 +104,10 @@ def run_grid(
     """
     if jobs < 1:
         raise InputError(f"jobs is {jobs}", fix="give a whole number from 1 up")
-    shelf = TrialStore(folder)
+    store = TrialStore(folder)
     by_key = {trial_key(trial): trial for trial in trials}
-    there = shelf.read()
-    for problem in shelf.problems:
+    there = store.read()
+    for problem in store.problems:
         log.warning("%s", problem)
     state = GridState(len(by_key), there=sum(key in there for key in by_key))
     if on_done is not None:
@@ -114,28 +115,43 @@ def run_grid(
     waiting = [trial for key, trial in by_key.items() if key not in there]
     if waiting:
         threads = threads or max((os.cpu_count() or 1) // jobs, 1)
+        tally = _Tally(state, waiting, jobs, on_done)
+        for key, trial in by_key.items():
+            if key in there:
+                tally.learn(trial, there[key].made["seconds"])
         with executor_for(executor, min(jobs, len(waiting))) as pool:
-            clock = _Clock()
-            for key, trial in by_key.items():
-                if key in there:
-                    clock.learn(kinds_of(trial), there[key].made["seconds"])
-            tally = _Tally(state, on_done, jobs, Counter(map(kinds_of, waiting)), clock)
             _run_all(waiting, folder, threads, pool, jobs, tally)
-    found = shelf.read()
+    found = store.read()
     if state.errors:
         log.warning("%d of %d trials failed; the first: %s", state.failed, state.total, state.errors[0])
     return {key: found[key] for key in by_key if key in found}
+
+
+def _run_all(trials: Sequence[Trial], folder: Path, threads: int, pool: Executor, jobs: int, tally: _Tally) -> None:
+    """Keep the pool busy; trials that another process is at are looked at again once all else is done."""
+    at_hand = 1 if isinstance(pool, InProcess) else 2 * jobs  # one more each, so that no process waits for us
+    while trials:
+        elsewhere = []
+        with closing(completed(trials, lambda trial: pool.submit(work, folder, trial, threads), at_hand)) as outcomes:
+            for trial, done in outcomes:
+                if done.outcome == "elsewhere":
+                    elsewhere.append(trial)
+                else:
+                    tally.add(done, trial)
+        if elsewhere:
+            time.sleep(_PATIENCE)
+        trials = elsewhere
 
 
 def work(folder: Path, trial: Trial, threads: int) -> Done:
     """Run one trial, unless it has a result or another process is at it; this is what a worker does."""
     import evergraph
 
-    shelf, key = TrialStore(folder), trial_key(trial)
-    with shelf.claimed(key) as mine, threads_each(threads):
+    store, key = TrialStore(folder), trial_key(trial)
+    with store.claimed(key) as mine, threads_each(threads):
         if not mine:
             return Done(key, "elsewhere")
-        if key in shelf.read(trial.graph_name):
+        if key in store.read(trial.graph_name):
             return Done(key, "there")
         start = time.perf_counter()
         try:
@@ -149,7 +165,7 @@ def work(folder: Path, trial: Trial, threads: int) -> Done:
             "seconds": round(seconds, 3),
             "when": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        shelf.append(trial, result, made)
+        store.append(trial, result, made)
     return Done(key, "ran", seconds, _accuracy(result))
 
 
@@ -159,23 +175,28 @@ def _accuracy(result: Any) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-@dataclass
 class _Tally:
-    """Counts outcomes, tells of them, and guesses how long the rest will take."""
+    """Counts outcomes, tells of them, and guesses how long the rest will take, from trials that are most like it."""
 
-    state: GridState
-    on_done: OnDone | None
-    jobs: int
-    waiting: Counter[tuple[str, ...]]  # how many of which kinds
-    clock: _Clock
-    best: float = -1.0
+    def __init__(self, state: GridState, waiting: Iterable[Trial], jobs: int, on_done: OnDone | None) -> None:
+        self.state, self.jobs, self.on_done = state, jobs, on_done
+        self.waiting = Counter(map(kinds_of, waiting))
+        self.best = -1.0
+        self._seconds: dict[str, tuple[float, int]] = {}
+
+    def learn(self, trial: Trial, seconds: float) -> None:
+        """Take note of how long a trial took."""
+        for kind in kinds_of(trial):
+            total, number = self._seconds.get(kind, (0.0, 0))
+            self._seconds[kind] = total + seconds, number + 1
 
     def add(self, done: Done, trial: Trial) -> None:
-        state, kinds = self.state, kinds_of(trial)
-        self.waiting[kinds] -= 1
+        """Count an outcome."""
+        state = self.state
+        self.waiting[kinds_of(trial)] -= 1
         if done.outcome == "ran":
             state.ran += 1
-            self.clock.learn(kinds, done.seconds)
+            self.learn(trial, done.seconds)
             if done.accuracy is not None and done.accuracy > self.best:
                 self.best, state.best = done.accuracy, f"accuracy {done.accuracy:.3f}: {in_words(trial)}"
         elif done.outcome == "there":
@@ -183,26 +204,14 @@ class _Tally:
         else:
             state.failed += 1
             state.errors.append(done.error)
-        guesses = [(self.clock.guess(alike), number) for alike, number in self.waiting.items() if number]
+        guesses = [(self._guess(kinds), number) for kinds, number in self.waiting.items() if number]
         known = [guess * number for guess, number in guesses if guess is not None]
         state.left_seconds = sum(known) / self.jobs if len(known) == len(guesses) else None
         if self.on_done is not None:
             self.on_done(state)
 
-
-class _Clock:
-    """How long trials take, from those that are most like them."""
-
-    def __init__(self) -> None:
-        self._seen: dict[str, tuple[float, int]] = {}
-
-    def learn(self, kinds: Sequence[str], seconds: float) -> None:
-        for kind in kinds:
-            total, number = self._seen.get(kind, (0.0, 0))
-            self._seen[kind] = total + seconds, number + 1
-
-    def guess(self, kinds: Sequence[str]) -> float | None:
-        known = next((self._seen[kind] for kind in kinds if kind in self._seen), None)
+    def _guess(self, kinds: Sequence[str]) -> float | None:
+        known = next((self._seconds[kind] for kind in kinds if kind in self._seconds), None)
         return None if known is None else known[0] / known[1]
 
 
@@ -231,30 +240,3 @@ def in_words(trial: Trial) -> str:
     if "restart" in settings:
         parts.append(settings["restart"])
     return ", ".join([*parts, f"seed {trial.seed}"])
-
-
-def _run_all(trials: Sequence[Trial], folder: Path, threads: int, pool: Executor, jobs: int, tally: _Tally) -> None:
-    """Keep the pool busy; trials that another process is at are looked at again once all else is done."""
-    queue, elsewhere = list(reversed(trials)), list[Trial]()
-    running: dict[Future[Done], Trial] = {}
-    try:
-        while queue or running or elsewhere:
-            if not queue and not running:
-                time.sleep(_PATIENCE)
-                queue, elsewhere = list(reversed(elsewhere)), []
-            while queue and len(running) < 2 * jobs:  # one more each, so that no process waits for us
-                trial = queue.pop()
-                running[pool.submit(work, folder, trial, threads)] = trial
-                if isinstance(pool, Here):
-                    break
-            finished, _ = wait(running, return_when=FIRST_COMPLETED)
-            for future in finished:
-                trial = running.pop(future)
-                done = future.result()
-                if done.outcome == "elsewhere":
-                    elsewhere.append(trial)
-                else:
-                    tally.add(done, trial)
-    finally:
-        for future in running:  # after an error: whoever was given to run them need not go on
-            future.cancel()

@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context, parent_process
-from typing import Any
+from typing import Any, TypeVar
 
 from evergraph.errors import EvergraphError
 
-__all__ = ["Here", "executor_for", "threads_each"]
+__all__ = ["InProcess", "completed", "executor_for", "threads_each"]
+
+_Item = TypeVar("_Item")
+_Found = TypeVar("_Found")
 
 
 @contextlib.contextmanager
 def executor_for(given: Executor | None, jobs: int) -> Iterator[Executor]:
-    """Whoever runs the work: processes of our own, this one if one is enough, or the executor that is given.
+    """An executor for some jobs: the given one, which is left running; this process; or several processes.
 
-    Our own are ended on the way out: at once after an error or an interrupt. One that was ended from outside is told
-    as an `EvergraphError`.
-
-    Parameters
-    ----------
-    given
-        In place of processes of our own; it is left running.
-    jobs
-        Number of processes.
+    Our own processes are ended on the way out: at once after an error or an interrupt. One that was ended from outside
+    is an `EvergraphError`.
 
     Examples
     --------
@@ -37,11 +34,8 @@ def executor_for(given: Executor | None, jobs: int) -> Iterator[Executor]:
     ...     pool.submit(max, 2, 3).result()
     3
     """
-    if given is not None:
-        yield given
-        return
-    if jobs == 1:
-        yield Here()
+    if given is not None or jobs == 1:
+        yield given or InProcess()
         return
     pool = _Pool(jobs)
     try:
@@ -59,22 +53,35 @@ def executor_for(given: Executor | None, jobs: int) -> Iterator[Executor]:
         pool.shutdown(cancel_futures=True)
 
 
-@contextlib.contextmanager
-def threads_each(number: int) -> Iterator[None]:
-    """Let torch have a number of threads in this process, and what it had before on the way out.
-
-    Parameters
-    ----------
-    number
-        Of threads.
+def completed(
+    items: Iterable[_Item], submit: Callable[[_Item], Future[_Found]], at_hand: int
+) -> Generator[tuple[_Item, _Found], None, None]:
+    """Submit items, so many at a time, and give each with its result as it finishes.
 
     Examples
     --------
-    >>> import torch
-    >>> with threads_each(1):
-    ...     torch.get_num_threads()
-    1
+    >>> with executor_for(None, jobs=1) as pool:
+    ...     list(completed("ab", lambda item: pool.submit(ord, item), at_hand=1))
+    [('a', 97), ('b', 98)]
     """
+    waiting = iter(items)
+    running: dict[Future[_Found], _Item] = {}
+    try:
+        while True:
+            for item in itertools.islice(waiting, at_hand - len(running)):
+                running[submit(item)] = item
+            if not running:
+                return
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                yield running.pop(future), future.result()
+    finally:
+        for future in running:  # after an error: whoever was given to run them need not go on
+            future.cancel()
+
+
+@contextlib.contextmanager
+def threads_each(number: int) -> Iterator[None]:
+    """Let torch have a number of threads in this process, and what it had before on the way out."""
     import torch
 
     before = torch.get_num_threads()
@@ -85,11 +92,11 @@ def threads_each(number: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-class Here(Executor):
-    """Runs in this process."""
+class InProcess(Executor):
+    """Runs work in this process, at once."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Run it at once."""
+        """Run it."""
         future: Future[Any] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
@@ -116,7 +123,7 @@ class _Pool(ProcessPoolExecutor):
 
 
 def _begin_worker() -> None:
-    """A worker leaves interrupts to the process that started it, and does not outlive that."""
+    """Leave interrupts to the process that started this one, and do not outlive it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch() -> None:
