@@ -814,8 +814,7 @@ def test_whole_numbers_have_no_months(every: str) -> None:
 def test_a_graph_of_dates_takes_dates_for_all_that_comes() -> None:
     graph = build(abc(time=["2004-01-05", "2004-02-01", "2004-03-01"]), [("a", "b")], every="month")
     more = graph.append(
-        {"id": ["d"], "time": [dt.date(2004, 4, 30)]},
-        {"source": ["d"], "target": ["c"], "time": ["2004-06-01"]},
+        {"id": ["d"], "time": [dt.date(2004, 4, 30)]}, {"source": ["d"], "target": ["c"], "time": ["2004-06-01"]}
     )
     assert [more.window("2004-01", last).n_edges for last in ("2004-05", "2004-06")] == [1, 2]
     with pytest.raises(InputError, match="the times are whole numbers, which have no months"):

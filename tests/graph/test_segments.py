@@ -15,10 +15,10 @@ from evergraph import EvolvingGraph, InputError
 from evergraph.graph import ids as id_columns
 from evergraph.graph.adjacency import Adjacency
 from evergraph.graph.arrays import fingerprint
-from evergraph.graph.change import check_edges, check_vertices
 from evergraph.graph.classes import extend_names
+from evergraph.graph.columns import check_edges, check_vertices
 from evergraph.graph.features import DenseFeatures, Features, SparseFeatures
-from evergraph.graph.segments import Segment, assemble, base_segment, decode, encode, extend, join, slice_segment
+from evergraph.graph.segments import Segment, base_segment, decode, encode, extend, join, slice_segment
 from tests.strategies import Tables, arrays_of, assert_equal, tables
 
 build = EvolvingGraph.build
@@ -52,7 +52,9 @@ def rebuilt(graph: EvolvingGraph, vertices: Any, edges: Any, features: Any) -> E
     old_times = np.maximum(graph.times[old_source], graph.times[old_target]) if old_times is None else old_times
     edge_times = np.append(old_times, new_edges.get("time", [0] * len(new_edges["source"]))).astype(int)
     column = id_columns.Strings.of(ids) if isinstance(ids[0], str) else np.array(ids)
-    return assemble(column, times, codes, names, rows, (source, target, edge_times), graph.axis, graph.about)
+    return EvolvingGraph.assemble(
+        column, times, codes, names, rows, (source, target, edge_times), graph.axis, graph.about
+    )
 
 
 def stacked(old: Features | None, new: Features | None) -> Features | None:

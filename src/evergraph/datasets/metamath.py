@@ -6,7 +6,6 @@ from evergraph.datasets._metamath_file import read_metamath
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.features import WordCounts
 from evergraph.graph.ids import Strings
-from evergraph.graph.segments import assemble
 from evergraph.graph.times import TimeAxis
 
 __all__ = ["metamath"]
@@ -29,7 +28,7 @@ def metamath() -> EvolvingGraph:
     EvolvingGraph(vertices=25729, edges=461874, classes=74, times=1992..2020, features=words)
     """
     file = read_metamath()
-    return assemble(
+    return EvolvingGraph.assemble(
         Strings.of(file.ids),
         file.times,
         file.codes,

@@ -18,7 +18,6 @@ from evergraph.detect.base import PAST, UNKNOWN, UNLABELLED, Detector, Outputs, 
 from evergraph.graph.adjacency import Adjacency
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.ids import take
-from evergraph.graph.segments import assemble
 from evergraph.graph.window import Window
 from evergraph.inputs.slice_context import Sight
 from evergraph.learning.task import Task
@@ -302,7 +301,7 @@ def _take(outputs: Outputs, rows: Tensor) -> Outputs:
         features = None if graph.features is None else graph.features.take(order)
         ends = (place[source], place[target], None)
         parts = (take(graph.ids, order), graph.times[order], graph.codes[order], graph.class_names, features, ends)
-        moved = assemble(*parts, graph.axis, graph.about)
+        moved = EvolvingGraph.assemble(*parts, graph.axis, graph.about)
         sight = dataclasses.replace(sight, task=dataclasses.replace(sight.task, graph=moved))
     return dataclasses.replace(outputs[rows], sight=sight)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -14,11 +15,16 @@ from scipy import sparse
 from evergraph.errors import InputError
 from evergraph.graph.classes import UNSEEN
 from evergraph.graph.features import DenseFeatures, Features, SparseFeatures, count_words
-from evergraph.graph.ids import Ids, Strings, at, first_duplicate, take
+from evergraph.graph.ids import Ids, Strings, at, find, first_duplicate, take
 from evergraph.graph.times import TimeAxis, check_span, choose_axis
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+log = logging.getLogger(__name__)
+
+Ends = tuple[NDArray[np.integer], NDArray[np.integer], NDArray[np.int64] | None]
+"""Source and target of edges, by row, and their times."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,9 @@ class Origin:
         if row is None:
             raise InputError(problem, fix=fix, file=self.file, column=column)
         raise InputError(problem, fix=fix, file=self.file, column=column, row=row + 1, line=self.line_of(row))
+
+
+_VERTICES, _EDGES = Origin("vertices"), Origin("edges")
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,6 +132,53 @@ def _as_array(values: Any, origin: Origin, name: str) -> pa.Array:
     return array
 
 
+def check_vertices(
+    vertices: Any,
+    features: Any = None,
+    feature_names: list[str] | None = None,
+    *,
+    every: str | int | None = None,
+    axis: TimeAxis | None = None,
+) -> VertexColumns:
+    """Checked vertices of columns in memory, as `EvolvingGraph.build` takes them."""
+    table = as_table(vertices, _VERTICES)
+    for wanted in ("label", "text"):
+        # Both may be missing, but not by a slip of the pen.
+        slips = [
+            name for name in table.column_names if name != wanted and name.strip().lower() in (wanted, f"{wanted}s")
+        ]
+        if wanted not in table.column_names and slips:
+            _VERTICES.fail(
+                f"there is a column '{slips[0]}', but none '{wanted}'", column=slips[0], fix=f"call it '{wanted}'"
+            )
+    return vertex_columns(
+        table,
+        _VERTICES,
+        label="label" if "label" in table.column_names else None,
+        text="text" if "text" in table.column_names else None,
+        features=as_features(features, feature_names) if features is not None else None,
+        every=every,
+        axis=axis,
+    )
+
+
+def check_edges(edges: Any, axis: TimeAxis) -> EdgeColumns | None:
+    """Checked edges of columns in memory, as `EvolvingGraph.build` takes them."""
+    if edges is None:
+        return None
+    if isinstance(edges, (np.ndarray, list, tuple)):
+        pairs = np.asarray(edges, dtype=object if not isinstance(edges, np.ndarray) else None)
+        if pairs.size == 0:
+            return None
+        if pairs.ndim != 2 or pairs.shape[1] != 2:
+            raise InputError(
+                f"edges have the shape {pairs.shape}", fix="give an array of pairs, or columns source and target"
+            )
+        edges = {"source": pairs[:, 0].tolist(), "target": pairs[:, 1].tolist()}
+    table = as_table(edges, _EDGES)
+    return edge_columns(table, _EDGES, axis, time="time" if "time" in table.column_names else None)
+
+
 def vertex_columns(
     table: pa.Table,
     origin: Origin,
@@ -140,8 +196,7 @@ def vertex_columns(
         origin.fail("there are no vertices", fix="give at least one")
     if text is not None and features is not None:
         origin.fail(
-            "text and feature columns cannot be combined",
-            fix=f"leave out the text column '{text}', or the features",
+            "text and feature columns cannot be combined", fix=f"leave out the text column '{text}', or the features"
         )
     ids = _ids(_column(table, id, origin), origin, id)
     time_column = _column(table, time, origin)
@@ -218,6 +273,39 @@ def as_features(values: Any, columns: list[str] | None = None, origin: Origin | 
         row, column = np.argwhere(~finite)[0].tolist()
         _not_finite(origin, row, column, columns)
     return DenseFeatures(dense)
+
+
+def find_ends(ids: Sequence[Ids], edges: EdgeColumns | None, drop_dangling: bool) -> Ends:
+    """Rows of the ends of each edge in columns of ids, one after the other; unknown ids are refused or dropped."""
+    if edges is None:
+        return np.empty(0, np.int64), np.empty(0, np.int64), None
+    source, target = _find(ids, edges.source), _find(ids, edges.target)
+    dangling = (source < 0) | (target < 0)
+    if not dangling.any():
+        return source, target, edges.times
+    if not drop_dangling:
+        row = int(np.argmax(dangling))
+        side = 0 if source[row] < 0 else 1
+        unknown = (edges.source, edges.target)[side][row].as_py()
+        edges.origin.fail(
+            f"an edge leads to {unknown!r}, which is no vertex ({int(dangling.sum()):,} of {len(source):,} edges)",
+            column=edges.names[side],
+            row=row,
+            fix="add the vertices, or drop such edges with drop_dangling (--drop-dangling)",
+        )
+    log.info("edges to unknown vertices dropped: %s", f"{int(dangling.sum()):,}")
+    stays = ~dangling
+    return source[stays], target[stays], edges.times[stays] if edges.times is not None else None
+
+
+def _find(ids: Sequence[Ids], wanted: Any) -> NDArray[np.int64]:
+    rows = find(ids[0], wanted)
+    before = len(ids[0])
+    for more in ids[1:]:
+        found = find(more, wanted)
+        rows = np.where(found >= 0, before + found, rows)
+        before += len(more)
+    return rows
 
 
 def _not_finite(origin: Origin, row: int, column: int, columns: list[str] | None) -> None:

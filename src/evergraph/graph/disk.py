@@ -286,9 +286,7 @@ def _read_manifest(folder: Path) -> Manifest:
         manifest = _unchecked_manifest(data) or load_json(data, FORMAT, FORMAT_VERSION, Manifest)
     except FileNotFoundError:
         raise DamagedGraphError(
-            "this folder holds no graph, or its import was interrupted",
-            file=folder,
-            fix="import the graph again",
+            "this folder holds no graph, or its import was interrupted", file=folder, fix="import the graph again"
         ) from None
     except OSError as error:
         raise _damaged(path, f"the manifest cannot be read ({error})") from error

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,18 +15,30 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from evergraph.errors import InputError
+from evergraph.graph import ids as id_columns
 from evergraph.graph.adjacency import Adjacency
-from evergraph.graph.classes import ClassRegistry
-from evergraph.graph.features import Features, kind_of
+from evergraph.graph.classes import ClassRegistry, extend_names
+from evergraph.graph.columns import (
+    EdgeColumns,
+    Ends,
+    Origin,
+    VertexColumns,
+    as_table,
+    check_edges,
+    check_vertices,
+    class_column,
+    find_ends,
+    id_column,
+)
+from evergraph.graph.features import Features, SparseFeatures, kind_of
 from evergraph.graph.ids import Ids
 from evergraph.graph.times import TimeAxis
 from evergraph.graph.window import Window
 
 if TYPE_CHECKING:
-    from evergraph.graph.columns import EdgeColumns, VertexColumns
     from evergraph.graph.disk import SavedArrays
 
-__all__ = ["EvolvingGraph"]
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -113,9 +127,10 @@ class EvolvingGraph:
         about
             Where the graph came from, in words.
         """
-        from evergraph.graph.change import build
-
-        return build(vertices, edges, features, feature_names, every, drop_dangling, about or {})
+        checked = check_vertices(vertices, features, feature_names, every=every)
+        return cls.from_columns(
+            checked, check_edges(edges, checked.axis), drop_dangling=drop_dangling, about=about or {}
+        )
 
     @classmethod
     def from_columns(
@@ -127,9 +142,50 @@ class EvolvingGraph:
         about: Mapping[str, str],
     ) -> EvolvingGraph:
         """Build a graph from columns that are checked already (this is what imports use)."""
-        from evergraph.graph.change import from_columns
+        new = vertices
+        ends = find_ends([new.ids], edges, drop_dangling)
+        graph = cls.assemble(new.ids, new.times, new.codes, new.class_names, new.features, ends, new.axis, about)
+        loops = int((ends[0] == ends[1]).sum())
+        if repeated := len(ends[0]) - loops - graph.n_edges:
+            log.info("repeated edges dropped: %s", f"{repeated:,}")
+        if loops:
+            log.info("self-loops dropped: %s", f"{loops:,}")
+        return graph
 
-        return from_columns(vertices, edges, drop_dangling, about)
+    @classmethod
+    def assemble(
+        cls,
+        ids: Ids,
+        times: NDArray[np.int64],
+        codes: NDArray[np.int32],
+        class_names: tuple[str, ...],
+        features: Features | None,
+        ends: Ends,
+        axis: TimeAxis,
+        about: Mapping[str, str],
+        source: SavedArrays | None = None,
+    ) -> EvolvingGraph:
+        """Build a graph from its arrays and from edges between rows, all in any order.
+
+        Vertices are sorted by time; those of one time keep their order.
+        """
+        one, other, edge_times = ends
+        if (times[1:] < times[:-1]).any():
+            order = np.argsort(times, kind="stable")
+            place = np.empty(len(order), np.int64)
+            place[order] = np.arange(len(order))
+            ids, times, codes = id_columns.take(ids, order), times[order], codes[order]
+            features = features.take(order) if features is not None else None
+            one, other = place[one], place[other]
+        links = Adjacency.of(one, other, times, edge_times)
+        return cls(ids, times, codes, class_names, links, features, axis, dict(about), source).frozen()
+
+    def frozen(self) -> EvolvingGraph:
+        """Make all arrays read-only; returns the graph itself."""
+        for array in chain(*(vars(part).values() for part in (self, self.links, self.features) if part is not None)):
+            if isinstance(array, np.ndarray):
+                array.flags.writeable = False
+        return self
 
     @classmethod
     def open(cls, folder: str | Path) -> EvolvingGraph:
@@ -190,9 +246,17 @@ class EvolvingGraph:
 
     def find(self, ids: Iterable[str | int]) -> NDArray[np.int64]:
         """Rows of the vertices with these ids; an unknown id is an error."""
-        from evergraph.graph.change import find
-
-        return find(self, ids)
+        if isinstance(ids, (str, int)):
+            raise InputError(f"{ids!r} is one id, not several", fix=f"put it into a list: [{ids!r}]")
+        origin = Origin("ids")
+        wanted = id_column(as_table({"id": list(ids)}, origin), "id", origin)
+        rows = id_columns.find(self.ids, wanted)
+        unknown = np.flatnonzero(rows < 0)
+        if len(unknown):
+            raise InputError(
+                f"there is no vertex {wanted[int(unknown[0])].as_py()!r}", fix="give ids of vertices in the graph"
+            )
+        return rows
 
     def window(self, first: int | str, last: int | str) -> Window:
         """View of the vertices with times from ``first`` to ``last``, both included, and of the edges among them.
@@ -235,21 +299,70 @@ class EvolvingGraph:
         An edge between old vertices that became known only now should have its time: without one it counts as old as
         its younger end, and windows of the past will show it.
         """
-        from evergraph.graph.change import append
+        if vertices is None and features is not None:
+            raise InputError("there are features, but no vertices", fix="give the vertices that have these features")
+        new = None
+        if vertices is not None:
+            if feature_names is None and type(self.features) is SparseFeatures:
+                feature_names = list(self.features.columns)
+            new = check_vertices(vertices, features, feature_names, axis=self.axis)
+        return self.append_columns(new, check_edges(edges, self.axis), drop_dangling=drop_dangling)
 
-        return append(self, vertices, edges, features, feature_names, drop_dangling)
+    def append_columns(
+        self, vertices: VertexColumns | None, edges: EdgeColumns | None, *, drop_dangling: bool = False
+    ) -> EvolvingGraph:
+        """Append columns that are checked already."""
+        from evergraph.graph.segments import extend, slice_segment
+
+        return extend(self, slice_segment(self, vertices, edges, drop_dangling=drop_dangling))
 
     def relabel(self, ids: Iterable[str | int], labels: Iterable[str | None]) -> EvolvingGraph:
         """A new graph in which these vertices have these class names (None for no label)."""
-        from evergraph.graph.change import relabel
-
-        return relabel(self, ids, labels)
+        rows, origin = self.find(ids), Origin("labels")
+        table = as_table({"label": list(labels)}, origin)
+        coded = class_column(table.column("label").combine_chunks(), origin, "label").dictionary_encode()
+        if len(coded) != len(rows):
+            raise InputError(f"{len(coded)} labels for {len(rows)} vertices", fix="give one label a vertex")
+        names, row_of = extend_names(self.class_names, coded.dictionary.to_pylist())
+        codes = self.codes.copy()
+        codes[rows] = row_of[coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
+        return replace(self, codes=codes, class_names=names).frozen()
 
     def remove(self, vertices: Iterable[str | int] = (), edges: Any = None) -> EvolvingGraph:
         """A new graph without these vertices (nor their edges) and without these edges."""
-        from evergraph.graph.change import remove
-
-        return remove(self, vertices, edges)
+        keep = np.ones(len(self), bool)
+        keep[self.find(vertices)] = False
+        if not keep.any():
+            raise InputError("no vertex would be left", fix="keep at least one")
+        source, target, times = self.links.ends()
+        stays = keep[source] & keep[target]
+        if edges is not None:
+            gone_source, gone_target, _ = find_ends([self.ids], check_edges(edges, self.axis), False)
+            n = len(self)
+            gone = np.minimum(gone_source, gone_target) * n + np.maximum(gone_source, gone_target)
+            present = source.astype(np.int64) * n + target
+            absent = np.flatnonzero(~np.isin(gone, present))
+            if len(absent):
+                pair = [id_columns.at(self.ids, ends[absent[0]]) for ends in (gone_source, gone_target)]
+                Origin("edges").fail(
+                    f"there is no edge between {pair[0]!r} and {pair[1]!r}",
+                    row=int(absent[0]),
+                    fix="remove edges that exist",
+                )
+            stays &= ~np.isin(present, gone)
+        place = np.cumsum(keep) - 1
+        rows = np.flatnonzero(keep)
+        return self.assemble(
+            id_columns.take(self.ids, rows),
+            self.times[rows],
+            self.codes[rows],
+            self.class_names,
+            self.features.take(rows) if self.features is not None else None,
+            (place[source[stays]], place[target[stays]], times[stays] if times is not None else None),
+            self.axis,
+            self.about,
+            self.source,
+        )
 
     def to_pyg(self, **inputs: Any) -> Any:
         """As a PyTorch Geometric ``Data``, text as TF-IDF over all times; see `evergraph.graph.interop.to_pyg`."""

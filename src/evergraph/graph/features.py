@@ -75,8 +75,7 @@ class SparseFeatures:
             columns = Strings.of(str(column) for column in range(csr.shape[1]))
         if len(columns) != csr.shape[1]:
             raise InputError(
-                f"{len(columns)} column names for {csr.shape[1]} feature columns",
-                fix="give one name a column",
+                f"{len(columns)} column names for {csr.shape[1]} feature columns", fix="give one name a column"
             )
         return cls(csr.indptr.astype(np.int64), csr.indices.astype(np.int32), csr.data, columns)
 

@@ -90,8 +90,7 @@ def from_pyg(data: Data, *, time: str = "time", class_names: Sequence[str] | Non
         )
         if codes.max(initial=-1) >= len(names):
             raise InputError(
-                f"y has class {codes.max()}, but there are {len(names)} class names",
-                fix="give one name a class",
+                f"y has class {codes.max()}, but there are {len(names)} class names", fix="give one name a class"
             )
         vertices["label"] = [names[code] if code >= 0 else None for code in codes.tolist()]
     features = None
@@ -150,8 +149,7 @@ def from_networkx(
     for node, have in graph.nodes.items():
         if have.get(time) is None:
             raise InputError(
-                f"node {node!r} has no attribute {time!r}",
-                fix="give every node a time, or name the attribute",
+                f"node {node!r} has no attribute {time!r}", fix="give every node a time, or name the attribute"
             )
     vertices = {
         "id": nodes,

@@ -7,18 +7,16 @@ the graph of a sequence of segments; it is the graph that repeated `EvolvingGrap
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evergraph.errors import InputError
 from evergraph.graph import ids as id_columns
-from evergraph.graph.adjacency import Adjacency
 from evergraph.graph.arrays import (
     Arrays,
     from_arrays,
@@ -31,18 +29,13 @@ from evergraph.graph.arrays import (
     unpack_strings,
 )
 from evergraph.graph.classes import extend_names
-from evergraph.graph.columns import EdgeColumns, Origin, VertexColumns
+from evergraph.graph.columns import EdgeColumns, Ends, Origin, VertexColumns, find_ends
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.features import DenseFeatures, Features, kind_of
-from evergraph.graph.ids import Ids, Strings
+from evergraph.graph.ids import Strings
 from evergraph.graph.times import TimeAxis, check_span
 
-if TYPE_CHECKING:
-    from evergraph.graph.disk import SavedArrays
-
-__all__ = ["Segment", "assemble", "base_segment", "decode", "encode", "extend", "find_ends", "join", "slice_segment"]
-
-log = logging.getLogger(__name__)
+__all__ = ["Segment", "base_segment", "decode", "encode", "extend", "join", "slice_segment"]
 
 Segment = Arrays
 """The arrays of a segment by name.
@@ -58,9 +51,6 @@ has; of the first segment also the time axis and what is said about the graph. T
 - ``source`` and ``target``: rows of the graph before; the vertices of the segment are numbered after those;
 - ``edge_times``, where edges have times of their own.
 """
-
-Ends = tuple[NDArray[np.integer], NDArray[np.integer], NDArray[np.int64] | None]
-"""Source and target of edges, by row, and their times."""
 
 _NONE = np.empty(0, np.int64)
 _NO_TIME = np.iinfo(np.int64).min  # an edge without a time of its own is as old as its younger end
@@ -103,7 +93,7 @@ def join(segments: Sequence[Segment]) -> EvolvingGraph:
     """
     first, rest = segments[0], segments[1:]
     about = _read_header(first)
-    graph = _frozen(from_arrays(first, about["features"], TimeAxis(**about["time"]), about["about"]))
+    graph = from_arrays(first, about["features"], TimeAxis(**about["time"]), about["about"]).frozen()
     times = [graph.times, *(part["times"] for part in rest if "times" in part)]
     if all(before[-1] <= after[0] for before, after in pairwise(times)):
         return _extend(graph, rest)
@@ -122,63 +112,6 @@ def decode(data: bytes) -> Segment:
     from safetensors.numpy import load
 
     return dict(load(data))
-
-
-def assemble(
-    ids: Ids,
-    times: NDArray[np.int64],
-    codes: NDArray[np.int32],
-    class_names: tuple[str, ...],
-    features: Features | None,
-    ends: Ends,
-    axis: TimeAxis,
-    about: Mapping[str, str],
-    saved: SavedArrays | None = None,
-) -> EvolvingGraph:
-    """Sort by time (stable, so vertices of one time keep their order), renumber the edges, freeze everything."""
-    source, target, edge_times = ends
-    if (times[1:] < times[:-1]).any():
-        order = np.argsort(times, kind="stable")
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order))
-        ids, times, codes = id_columns.take(ids, order), times[order], codes[order]
-        features = features.take(order) if features is not None else None
-        source, target = place[source], place[target]
-    links = Adjacency.of(source, target, times, edge_times)
-    return _frozen(EvolvingGraph(ids, times, codes, class_names, links, features, axis, dict(about), saved))
-
-
-def find_ends(ids: Sequence[Ids], edges: EdgeColumns | None, drop_dangling: bool) -> Ends:
-    """Rows of the ends of each edge in columns of ids, one after the other; unknown ids are refused or dropped."""
-    if edges is None:
-        return _NONE, _NONE, None
-    source, target = _find(ids, edges.source), _find(ids, edges.target)
-    dangling = (source < 0) | (target < 0)
-    if not dangling.any():
-        return source, target, edges.times
-    if not drop_dangling:
-        row = int(np.argmax(dangling))
-        side = 0 if source[row] < 0 else 1
-        unknown = (edges.source, edges.target)[side][row].as_py()
-        edges.origin.fail(
-            f"an edge leads to {unknown!r}, which is no vertex ({int(dangling.sum()):,} of {len(source):,} edges)",
-            column=edges.names[side],
-            row=row,
-            fix="add the vertices, or drop such edges with drop_dangling (--drop-dangling)",
-        )
-    log.info("edges to unknown vertices dropped: %s", f"{int(dangling.sum()):,}")
-    stays = ~dangling
-    return source[stays], target[stays], edges.times[stays] if edges.times is not None else None
-
-
-def _find(ids: Sequence[Ids], wanted: Any) -> NDArray[np.int64]:
-    rows = id_columns.find(ids[0], wanted)
-    before = len(ids[0])
-    for more in ids[1:]:
-        found = id_columns.find(more, wanted)
-        rows = np.where(found >= 0, before + found, rows)
-        before += len(more)
-    return rows
 
 
 def _check(graph: EvolvingGraph, new: VertexColumns) -> Features | None:
@@ -223,10 +156,10 @@ def _extend(graph: EvolvingGraph, segments: Sequence[Segment]) -> EvolvingGraph:
     columns = id_columns.join(ids), np.concatenate(times), np.concatenate(codes)
     if len(times) > 1 and times[1][0] < graph.last_time:
         every = _concat([graph.links.ends(), *ends])
-        return assemble(*columns, names, stacked, every, graph.axis, graph.about, graph.source)
+        return EvolvingGraph.assemble(*columns, names, stacked, every, graph.axis, graph.about, graph.source)
     source, target, edge_times = _concat(ends)
     links = graph.links.insert(source, target, columns[1], edge_times)
-    return _frozen(EvolvingGraph(*columns, names, links, stacked, graph.axis, dict(graph.about), graph.source))
+    return EvolvingGraph(*columns, names, links, stacked, graph.axis, dict(graph.about), graph.source).frozen()
 
 
 def _concat(ends: Sequence[Ends]) -> Ends:
@@ -244,17 +177,3 @@ def _header(vertices: int, columns: int, features: Features | None, **more: Any)
 
 def _read_header(segment: Segment) -> dict[str, Any]:
     return dict(json.loads(segment["header"].tobytes()))
-
-
-def _frozen(graph: EvolvingGraph) -> EvolvingGraph:
-    """The graph with all its arrays read-only."""
-    features: tuple[Any, ...] = ()
-    if isinstance(graph.features, DenseFeatures):
-        features = (graph.features.values,)
-    elif graph.features is not None:
-        features = (graph.features.indptr, graph.features.indices, graph.features.data)
-    links = (graph.links.indptr, graph.links.indices, graph.links.times)
-    for array in (graph.ids, graph.times, graph.codes, *links, *features):
-        if isinstance(array, np.ndarray):
-            array.flags.writeable = False
-    return graph

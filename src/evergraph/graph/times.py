@@ -106,9 +106,7 @@ class TimeAxis:
         dates = values.astype("datetime64[D]")
         if self.unit == "integer":
             origin.fail(
-                "the times are dates, but the graph counts in whole numbers",
-                column=name,
-                fix="write whole numbers",
+                "the times are dates, but the graph counts in whole numbers", column=name, fix="write whole numbers"
             )
         if self.unit == "year":
             periods = dates.astype("datetime64[Y]").astype(np.int64) + 1970
@@ -131,8 +129,7 @@ def choose_axis(column: pa.Array, every: str | int | None, origin: Origin, name:
         step = 0
     if not 0 < step < 2**31 or (not isinstance(every, str) and step != every):
         raise InputError(
-            f"there is no granularity {every!r}",
-            fix="choose year, month, week, day or a whole number above 0",
+            f"there is no granularity {every!r}", fix="choose year, month, week, day or a whole number above 0"
         )
     return TimeAxis("integer" if _is_number(column, origin, name) else "year", step)
 
@@ -184,22 +181,8 @@ def _numbers_or_days(column: pa.Array, origin: Origin, name: str) -> tuple[NDArr
         numbers = whole.cast(pa.int64())
     else:
         origin.fail(f"a column of {kind} holds no times", column=name, fix=_HOW_TO_WRITE)
-    _refuse(
-        column,
-        pc.less(numbers, 0),
-        origin,
-        name,
-        "is negative",
-        "shift the times so that the first is 0 or later",
-    )
-    _refuse(
-        column,
-        pc.greater(numbers, 2**31 - 1),
-        origin,
-        name,
-        "is too large",
-        _SMALL,
-    )
+    _refuse(column, pc.less(numbers, 0), origin, name, "is negative", "shift the times so that the first is 0 or later")
+    _refuse(column, pc.greater(numbers, 2**31 - 1), origin, name, "is too large", _SMALL)
     return numbers.cast(pa.int64()).to_numpy(zero_copy_only=False), False
 
 
@@ -231,12 +214,7 @@ def _is_day(value: str) -> bool:
 
 
 def _refuse(
-    column: pa.Array,
-    bad: pa.Array,
-    origin: Origin,
-    name: str,
-    why: str = "is not a time",
-    fix: str = _HOW_TO_WRITE,
+    column: pa.Array, bad: pa.Array, origin: Origin, name: str, why: str = "is not a time", fix: str = _HOW_TO_WRITE
 ) -> None:
     """Name the first value that is bad (a null verdict, from NaN, counts as bad)."""
     verdict = bad.fill_null(True).to_numpy(zero_copy_only=False)

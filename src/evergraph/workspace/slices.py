@@ -12,8 +12,7 @@ import numpy as np
 from evergraph.datasets.tables import Columns, read_edges, read_vertices
 from evergraph.errors import InputError
 from evergraph.graph import ids as id_columns
-from evergraph.graph.change import append_columns, check_edges, check_vertices
-from evergraph.graph.columns import EdgeColumns, VertexColumns
+from evergraph.graph.columns import EdgeColumns, VertexColumns, check_edges, check_vertices
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.features import SparseFeatures
 from evergraph.workspace.change import Change, Outcome
@@ -40,7 +39,9 @@ def add(
         _refuse_older(graph, new, vertices)
         refuse_retired(change.state, new.class_names)
     last = graph.last_time if new is None else int(new.times[-1])
-    grown = append_columns(graph, new, _from_now_on(graph, _edges(change, edges, columns), last), drop_dangling)
+    grown = graph.append_columns(
+        new, _from_now_on(graph, _edges(change, edges, columns), last), drop_dangling=drop_dangling
+    )
     labels = 0 if new is None else int((new.codes >= 0).sum())
     added, joined = len(grown) - len(graph), grown.n_edges - graph.n_edges
     if not added and not joined:
