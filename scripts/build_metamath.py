@@ -7,7 +7,7 @@ Usage::
 ``set.mm`` is the Metamath Proof Explorer's database of formal proofs (CC0).  The shipped file is built from
 the copy in Debian's package ``metamath-databases``; :data:`PACKAGE` and :data:`PACKAGE_SHA256` pin it.  The
 same input gives the same bytes (for one version of zlib).  How the arrays are packed is documented once, with
-their reader, in ``evergraph.datasets._metamath_file``.
+their reader, in ``evergraph.datasets.metamath``.
 
 What becomes of the source
 --------------------------

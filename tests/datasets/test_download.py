@@ -19,9 +19,8 @@ from urllib.parse import unquote
 import pytest
 
 from evergraph import __version__
-from evergraph.datasets import web
-from evergraph.datasets.archive import unpack
-from evergraph.datasets.download import cache_folder, fetch_record
+from evergraph.datasets import download
+from evergraph.datasets.download import cache_folder, fetch_record, unpack
 from evergraph.errors import DownloadError, InputError
 
 DATA = bytes(range(256)) * 400
@@ -182,7 +181,7 @@ def test_dropped_connection_is_resumed(zenodo: Zenodo, fetch: Fetch) -> None:
 
 
 def test_silent_server_times_out(zenodo: Zenodo, fetch: Fetch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "_TIMEOUT", 0.1)
+    monkeypatch.setattr(download, "_TIMEOUT", 0.1)
     zenodo.drops = zenodo.stalls = 1
     assert fetch()["data.zip"].read_bytes() == DATA
     assert zenodo.transfers == [None, f"bytes={HALF}-"]

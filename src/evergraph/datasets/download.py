@@ -1,4 +1,7 @@
-"""Fetch the files of a Zenodo record into a cache folder."""
+"""Fetch the files of a Zenodo record into a cache folder, and unpack what arrived.
+
+Written by hand, because pooch starts a transfer that was cut short from the beginning.
+"""
 
 from __future__ import annotations
 
@@ -7,29 +10,43 @@ import http.client
 import json
 import logging
 import os
+import stat
 import sys
+import tempfile
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
+import zipfile
+import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TypeVar
+from pathlib import Path, PureWindowsPath
+from typing import TypeVar, cast
 
-from evergraph.datasets.archive import disk_errors, is_plain, size_of
-from evergraph.datasets.web import RequestError, network_errors, open_url, read, retry
+from evergraph import __version__
 from evergraph.errors import DownloadError, InputError
+from evergraph.storage.files import sync_folder
 
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["cache_folder", "fetch_record"]
+__all__ = ["cache_folder", "fetch_record", "unpack"]
 
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
 _CHUNK = 1 << 20
+_TIMEOUT = 30.0  # seconds without a single byte
+_LONGEST_WAIT = 60.0  # seconds; Zenodo counts requests by the minute
+_MEANINGS = {
+    401: "the record is not public",
+    403: "the server refuses access: the record is not public, or this network is blocked",
+    404: "there is no such record or file",
+    410: "the record has been withdrawn",
+    429: "the server asks for fewer requests",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +66,7 @@ class _File:
 
 
 def cache_folder() -> Path:
-    """Tell where downloads are kept.
-
-    Returns
-    -------
-    Path
-        ``$EVERGRAPH_CACHE`` if set, else ``$XDG_CACHE_HOME/evergraph``, else ``~/.cache/evergraph``.
-    """
+    """Return ``$EVERGRAPH_CACHE`` if set, else ``$XDG_CACHE_HOME/evergraph``, else ``~/.cache/evergraph``."""
     if own := os.environ.get("EVERGRAPH_CACHE"):
         return Path(own).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "evergraph"
@@ -102,8 +113,6 @@ def fetch_record(
     DownloadError
         If a file could not be had whole and right. What arrived is kept for the next call, unless
         its checksum is wrong.
-    InputError
-        If ``record`` is no number, or the record has no file of a wanted name.
     """
     number = str(record)
     if not (number.isascii() and number.isdecimal()):
@@ -114,17 +123,17 @@ def fetch_record(
     page = f"{api.removesuffix('/api/records')}/records/{number}"
     by_hand = f"download the files by hand from {page} into {folder} and {address} as {saved}"
 
-    with disk_errors(root):
+    with _disk_errors(root):
         folder.mkdir(parents=True, exist_ok=True)
         with _locked(root / f"{number}.lock"), _progress(quiet) as show:
             try:
                 # With a saved description at hand, waiting for the network would only cost time.
-                text = retry(lambda: read(address), () if saved.exists() else waits)
+                text = _retry(lambda: _read(address), () if saved.exists() else waits)
                 files = _parse(text, names, address)
                 fresh = root / f"{number}.json.part"
                 fresh.write_bytes(text)
                 _put(fresh, saved)
-            except RequestError as error:
+            except _RequestError as error:
                 if not saved.exists():
                     fix = f"check the number {number} and the network and run the command again, or {by_hand}"
                     raise DownloadError(f"{error}. To fix it: {fix}.") from error
@@ -156,7 +165,7 @@ def _parse(text: bytes, names: Collection[str] | None, origin: str) -> list[_Fil
 
 def _parse_file(entry: dict[str, object]) -> _File:
     name, links = entry["key"], entry["links"]
-    if not isinstance(name, str) or not is_plain(name):
+    if not isinstance(name, str) or not _is_plain(name):
         problem = f"refusing the file name {name!r}, which may lead out of the cache"
         raise DownloadError(f"{problem}. To fix it: leave it out by naming the files that are wanted.")
     if not isinstance(links, dict):
@@ -177,9 +186,9 @@ def _fetch(file: _File, folder: Path, waits: Sequence[float], show: Callable[[_F
             return
         _log.warning("%s is not the file of the record; downloading it again", target)
     try:
-        retry(lambda: _receive(file, part, show), waits)
-    except RequestError as error:
-        kept = f"So far {size_of(part):,} of {file.size:,} bytes have arrived, kept in {part}"
+        _retry(lambda: _receive(file, part, show), waits)
+    except _RequestError as error:
+        kept = f"So far {_size_of(part):,} of {file.size:,} bytes have arrived, kept in {part}"
         fix = f"run the command again to fetch the rest, or {by_hand}"
         raise DownloadError(f"{error}. {kept}. To fix it: {fix}.") from error
     if not file.matches(part):
@@ -191,14 +200,14 @@ def _fetch(file: _File, folder: Path, waits: Sequence[float], show: Callable[[_F
 
 def _receive(file: _File, part: Path, show: Callable[[_File, int], None]) -> None:
     """Add to the part what one connection yields."""
-    start = size_of(part)
+    start = _size_of(part)
     if start > file.size:  # left by a file that has since changed
         start = 0
     if start and start == file.size:
         return
     try:
-        response = open_url(file.url, start)
-    except RequestError as error:
+        response = _open_url(file.url, start)
+    except _RequestError as error:
         if error.status == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             part.unlink(missing_ok=True)  # so that the next try starts anew
         raise
@@ -207,19 +216,19 @@ def _receive(file: _File, part: Path, show: Callable[[_File, int], None]) -> Non
             span, _, total = response.headers.get("Content-Range", "").partition("/")
             if span != f"bytes {start}-{file.size - 1}" or total not in {str(file.size), "*"}:
                 part.unlink(missing_ok=True)
-                raise RequestError(f"{file.url}: the server sent another part than was asked for")
+                raise _RequestError(f"{file.url}: the server sent another part than was asked for")
         else:
             start = 0
             length = response.headers.get("Content-Length", str(file.size))
             if length != str(file.size):
                 problem = f"{file.url}: the server sends {length} bytes where the record has {file.size}"
-                raise RequestError(problem, passing=False)
+                raise _RequestError(problem, passing=False)
         with part.open("ab" if start else "wb") as out:
             while start < file.size:
-                with network_errors(file.url):
+                with _network_errors(file.url):
                     chunk = response.read1(min(_CHUNK, file.size - start))
                 if not chunk:
-                    raise RequestError(f"{file.url}: the connection was closed early")
+                    raise _RequestError(f"{file.url}: the connection was closed early")
                 out.write(chunk)
                 start += len(chunk)
                 show(file, start)
@@ -269,9 +278,152 @@ def _put(part: Path, target: Path) -> None:
     with part.open("r+b") as stream:
         os.fsync(stream.fileno())
     part.replace(target)
-    if sys.platform != "win32":  # where folders cannot be opened
-        handle = os.open(target.parent, os.O_RDONLY)
+    sync_folder(target.parent)
+
+
+# --- the web ----------------------------------------------------------------------------------------------------------
+
+
+class _RequestError(Exception):
+    """A request that failed; unless ``passing``, asking again is of no use."""
+
+    def __init__(self, problem: str, *, passing: bool = True, status: int = 0, wait: float = 0.0) -> None:
+        super().__init__(problem)
+        self.passing, self.status, self.wait = passing, status, wait
+
+
+def _retry(attempt: Callable[[], _T], waits: Sequence[float]) -> _T:
+    """Attempt once and, as long as the failure may pass, again after each wait."""
+    for wait in waits:
         try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+            return attempt()
+        except _RequestError as error:
+            if not error.passing:
+                raise
+            pause = max(wait, error.wait)
+            _log.warning("%s; trying again in %g s", error, pause)
+            time.sleep(pause)
+    return attempt()
+
+
+def _read(url: str) -> bytes:
+    """All that is at an address."""
+    with _open_url(url) as response, _network_errors(url):
+        return response.read()
+
+
+def _open_url(url: str, start: int = 0) -> http.client.HTTPResponse:
+    """What is at an address, from a byte on if the server can do that; to be closed after use."""
+    if not url.lower().startswith(("http://", "https://")):
+        raise _RequestError(f"{url}: only http and https addresses are followed", passing=False)
+    # Zenodo turns away requests that do not say which program they come from.
+    headers = {"User-Agent": f"evergraph/{__version__}"} | ({"Range": f"bytes={start}-"} if start else {})
+    # An opener that knows no other scheme, so that no redirection leads to a local file or to FTP.
+    opener = urllib.request.OpenerDirector()
+    for handler in (
+        urllib.request.ProxyHandler,
+        urllib.request.UnknownHandler,
+        urllib.request.HTTPHandler,
+        urllib.request.HTTPSHandler,
+        urllib.request.HTTPDefaultErrorHandler,
+        urllib.request.HTTPRedirectHandler,
+        urllib.request.HTTPErrorProcessor,
+    ):
+        opener.add_handler(handler())
+    with _network_errors(url):
+        request = urllib.request.Request(url, headers=headers)  # noqa: S310 (checked above)
+        return cast(http.client.HTTPResponse, opener.open(request, timeout=_TIMEOUT))
+
+
+@contextmanager
+def _network_errors(url: str) -> Iterator[None]:
+    """Turn the many ways in which a connection fails into a `_RequestError` that says what happened."""
+    try:
+        yield
+    except urllib.error.HTTPError as error:
+        with error:  # it holds the connection
+            code, after = error.code, error.headers.get("Retry-After", "")
+        meaning = _MEANINGS.get(code, "the server has a fault" if code >= 500 else error.reason)
+        raise _RequestError(
+            f"{url}: {meaning} (HTTP {code})",
+            passing=code in {416, 429} or code >= 500,
+            status=code,
+            wait=min(float(after), _LONGEST_WAIT) if after.isdecimal() else 0.0,
+        ) from error
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        raise _RequestError(f"{url}: no connection, or it broke ({reason})") from error
+
+
+# --- the disk ---------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _disk_errors(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except DownloadError:
+        raise
+    except OSError as error:
+        problem = f"{error.filename or folder}: {error.strerror or error}"
+        fix = "make room on the disk, or choose a folder with room that you may write to"
+        raise DownloadError(f"{problem}. To fix it: {fix} (EVERGRAPH_CACHE sets the cache).") from error
+
+
+def _is_plain(name: str) -> bool:
+    """Tell whether a name is that of a file in its folder, by the rules of Windows, the strictest."""
+    return name not in {"", ".", ".."} and PureWindowsPath(name).name == name and "\0" not in name
+
+
+def _size_of(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def unpack(archive: Path, into: Path) -> Path:
+    """Unpack a zip archive into a folder of its own: whole, or not at all.
+
+    Parameters
+    ----------
+    archive
+        The zip file. One with links, or with names that lead out of the folder, is refused.
+    into
+        The folder to make and return. If it is there and holds what the archive holds, nothing is done.
+
+    Examples
+    --------
+    >>> import tempfile, zipfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with zipfile.ZipFile(f"{folder}/data.zip", "w") as archive:
+    ...         archive.writestr("years/1999.txt", "abc")
+    ...     unpacked = unpack(Path(folder, "data.zip"), Path(folder, "data"))
+    ...     (unpacked / "years" / "1999.txt").read_text()
+    'abc'
+    """
+    if not archive.is_file():
+        raise InputError("there is no such archive", fix="check its path", file=archive)
+    advice = "To fix it: delete it and download it again"
+    try:
+        with _disk_errors(into), zipfile.ZipFile(archive) as content:
+            members = content.infolist()
+            for member in members:
+                plain = all(map(_is_plain, member.filename.removesuffix("/").split("/")))
+                if not plain or stat.S_ISLNK(member.external_attr >> 16):
+                    raise DownloadError(f"{archive}: refusing the unsafe member {member.filename!r}. {advice}.")
+            if into.exists():
+                if all(_size_of(into / m.filename) == m.file_size for m in members if not m.is_dir()):
+                    return into
+                raise InputError(f"{into} is not what {archive} holds", fix="remove it or name another folder")
+            into.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix=".unpack-", dir=into.parent) as scratch:
+                # One level down, as the temporary folder itself is closed to other users.
+                whole = Path(scratch, into.name)
+                whole.mkdir()  # an archive may hold nothing
+                content.extractall(whole)
+                try:
+                    whole.rename(into)
+                except OSError:
+                    if not into.is_dir():  # else another process was faster, and it is whole
+                        raise
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise DownloadError(f"{archive}: cannot be unpacked ({error}). {advice}.") from error
+    return into

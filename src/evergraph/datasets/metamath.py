@@ -1,14 +1,48 @@
-"""The embedded graph: the theorems of a mathematical proof database, from 1992 to 2020."""
+"""The embedded graph: the theorems of a mathematical proof database, from 1992 to 2020.
+
+``scripts/build_metamath.py`` writes the file ``metamath.npz`` and says what vertices, edges, classes and words are.
+Vertices are in order of (year, place in the source).  The arrays of the file:
+
+========================  =================  ==========================================================
+array                     type               holds
+========================  =================  ==========================================================
+``about``                 text               a JSON object: source, package, date, sha256 and licence
+``labels``                text               the label of each vertex
+``times``                 int16              the year of each vertex
+``classes``               uint8              the class number of each vertex
+``class_names``           text               the classes by first appearance
+``edge_lengths/_gaps``    rows               for each vertex, its later neighbours: each edge once
+``words``                 text               the words by first use
+``word_lengths/_gaps``    rows               for each vertex, the numbers of the words in its description
+``word_counts``           uint8              how often each of these words occurs
+========================  =================  ==========================================================
+
+*Text* is uint8, the UTF-8 bytes of strings joined by line ends.
+
+*Rows* are lists of rising numbers, one list for each vertex, as two arrays: ``lengths`` (uint16, one for
+each vertex) and ``gaps`` (uint8, shape (2, sum of lengths)).  A gap is the difference of a number to the one
+before it in its row, or the number itself at a row's start.  ``gaps[0]`` holds the low bytes of the gaps and
+``gaps[1]`` the high bytes: they compress better apart, as most high bytes are zero.
+"""
 
 from __future__ import annotations
 
-from evergraph.datasets._metamath_file import read_metamath
+import io
+import json
+from importlib import resources
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.features import WordCounts
 from evergraph.graph.ids import Strings
 from evergraph.graph.times import TimeAxis
 
 __all__ = ["metamath"]
+
+FILE_NAME = "metamath.npz"
 
 
 def metamath() -> EvolvingGraph:
@@ -27,7 +61,7 @@ def metamath() -> EvolvingGraph:
     >>> metamath()
     EvolvingGraph(vertices=25729, edges=461874, classes=74, times=1992..2020, features=words)
     """
-    file = read_metamath()
+    file = unpack(resources.files("evergraph.datasets").joinpath(FILE_NAME).read_bytes())
     return EvolvingGraph.assemble(
         Strings.of(file.ids),
         file.times,
@@ -38,3 +72,58 @@ def metamath() -> EvolvingGraph:
         TimeAxis("year"),
         {name: str(value) for name, value in file.about.items() if value is not None},
     )
+
+
+class MetamathArrays(NamedTuple):
+    """The data set as plain arrays: each edge once, with ``source < target``; word counts as CSR."""
+
+    ids: list[str]
+    times: NDArray[np.int64]
+    codes: NDArray[np.int32]
+    class_names: tuple[str, ...]
+    source: NDArray[np.int32]
+    target: NDArray[np.int32]
+    counts_indptr: NDArray[np.int64]
+    counts_indices: NDArray[np.int32]
+    counts_data: NDArray[np.float32]
+    words: tuple[str, ...]
+    about: dict[str, str | None]
+
+
+def unpack(content: bytes) -> MetamathArrays:
+    """Unpack the content of a file that is encoded as this module's docstring says."""
+    with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+        degrees = archive["edge_lengths"]
+        _, target = _unpack_rows(degrees, archive["edge_gaps"])
+        indptr, indices = _unpack_rows(archive["word_lengths"], archive["word_gaps"])
+        return MetamathArrays(
+            ids=_unpack_text(archive["labels"]),
+            times=archive["times"].astype(np.int64),
+            codes=archive["classes"].astype(np.int32),
+            class_names=tuple(_unpack_text(archive["class_names"])),
+            source=np.repeat(np.arange(len(degrees), dtype=np.int32), degrees),
+            target=target,
+            counts_indptr=indptr,
+            counts_indices=indices,
+            counts_data=archive["word_counts"].astype(np.float32),
+            words=tuple(_unpack_text(archive["words"])),
+            about=json.loads(archive["about"].tobytes()),
+        )
+
+
+def _unpack_text(data: NDArray[np.uint8]) -> list[str]:
+    text = data.tobytes().decode()
+    return text.split("\n") if text else []
+
+
+def _unpack_rows(
+    lengths: NDArray[np.integer[Any]], gaps: NDArray[np.uint8]
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return row pointers and numbers."""
+    indptr = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=indptr[1:])
+    # One running sum over all rows, less what it had reached before each row, spares a loop over the rows.
+    running = np.zeros(gaps.shape[1] + 1, dtype=np.int64)
+    np.cumsum(gaps[0] + (gaps[1].astype(np.int64) << 8), out=running[1:])
+    numbers = running[1:] - np.repeat(running[indptr[:-1]], lengths)
+    return indptr, numbers.astype(np.int32)

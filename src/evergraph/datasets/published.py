@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from evergraph.datasets.archive import unpack
-from evergraph.datasets.download import fetch_record
+from evergraph.datasets.download import fetch_record, unpack
 from evergraph.errors import DownloadError, InputError
 from evergraph.graph import EvolvingGraph
 from evergraph.graph.columns import EdgeColumns, Origin, as_features, as_table, vertex_columns
@@ -53,7 +52,7 @@ def load_published(
 
 
 def fetch_published(name: str, *, cache: str | Path | None = None, api: str = _API, quiet: bool = False) -> Path:
-    """Fetch a data set of the paper from Zenodo record 3764770.
+    """Fetch a data set of the paper from Zenodo record 3764770; return the folder to give to `read_published`.
 
     All archives of the record are fetched (45 MB), and the one that holds the data set is unpacked. This is tested with
     a local server only, never with Zenodo itself; should it fail, download and unpack the archive by hand and give the
@@ -65,16 +64,6 @@ def fetch_published(name: str, *, cache: str | Path | None = None, api: str = _A
         ``"dblp-easy"``, ``"dblp-hard"`` (up to 7 GB on disk) or ``"pharmabio"``.
     cache, api, quiet
         As for `evergraph.datasets.download.fetch_record`.
-
-    Returns
-    -------
-    Path
-        The folder to give to `read_published`.
-
-    Raises
-    ------
-    DownloadError
-        If the record could not be fetched, or does not hold the data set.
     """
     if name not in _NAMES:
         raise InputError(f"there is no published data set {name!r}", fix=f"choose from: {', '.join(_NAMES)}")
@@ -115,11 +104,6 @@ def read_published(folder: str | Path) -> EvolvingGraph:
     -------
     EvolvingGraph
         Vertices have their row number as id.
-
-    Raises
-    ------
-    InputError
-        If a file is missing or damaged, holds pickles, or does not fit the others.
 
     Examples
     --------

@@ -12,7 +12,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from evergraph.datasets._metamath_file import FILE_NAME, MetamathArrays, read_metamath, unpack
+from evergraph.datasets.metamath import FILE_NAME, MetamathArrays, unpack
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "build_metamath.py"
 
@@ -146,7 +146,7 @@ def script() -> ModuleType:
 
 @pytest.fixture(scope="module")
 def shipped() -> MetamathArrays:
-    return read_metamath()
+    return unpack(resources.files("evergraph.datasets").joinpath(FILE_NAME).read_bytes())
 
 
 def test_headings(script: ModuleType) -> None:
