@@ -607,11 +607,11 @@ def test_bad_histories(text):
 
 def test_options_have_the_names_of_the_package():
     for names, known in [
-        (common.RestartName, get_args(Restart)),
-        (common.ModeName, get_args(Mode)),
-        (common.TextName, [mode for mode in get_args(TextMode) if mode != "counts"]),
+        (common.Restart, get_args(Restart)),
+        (common.Mode, get_args(Mode)),
+        (common.TextMode, [mode for mode in get_args(TextMode) if mode != "counts"]),
     ]:
-        assert [name.value for name in names] == list(known)
+        assert get_args(names) == tuple(known)
 
 
 # --- the command -----------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from evergraph.detect import DOC, GDOC, Softmax
 from evergraph.graph.classes import UNSEEN
 from evergraph.learning.rates import default_rate
 from evergraph.nn import GAT, GCN, MLP, SGC, Draw, GraphSAGE, GraphSAINT, JKNet, Model, MostFrequent
-from evergraph.nn.in_use import in_use
+from evergraph.nn.base import in_use
 
 MODELS: list[Model] = [
     GraphSAGE(hidden=8),

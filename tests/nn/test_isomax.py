@@ -35,10 +35,10 @@ from evergraph.nn import (
     carry_over,
     count_parameters,
 )
-from evergraph.nn.in_use import in_use
+from evergraph.nn.base import in_use
 from evergraph.nn.isomax import distance_logits
-from tests.nn.nn_cases import KERNELS, assert_close, batch_of, expected, features, fixed, parameters
-from tests.nn.nn_cases import MODELS as SMALL
+from tests.nn.cases import KERNELS, assert_close, batch_of, expected, features, fixed, parameters
+from tests.nn.cases import MODELS as SMALL
 
 MODELS: list[Model] = [
     GraphSAGE(hidden=8),

@@ -9,9 +9,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
 
@@ -52,27 +51,9 @@ def _like(kind: str) -> Callable[[str], list[str]]:
 
 
 # Written out, because the modules that define these import torch. A test compares them.
-class RestartName(StrEnum):
-    """What a task starts from."""
-
-    warm = "warm"
-    cold = "cold"
-    hybrid = "hybrid"
-    once = "once"
-
-
-class ModeName(StrEnum):
-    """Whether training sees the test vertices, without their labels."""
-
-    transductive = "transductive"
-    inductive = "inductive"
-
-
-class TextName(StrEnum):
-    """How text becomes numbers."""
-
-    past = "past"
-    global_ = "global"
+Restart = Literal["warm", "cold", "hybrid", "once"]
+Mode = Literal["transductive", "inductive"]
+TextMode = Literal["past", "global"]
 
 
 # --- options ----------------------------------------------------------------------------------------------------------
@@ -115,12 +96,12 @@ Most = Annotated[float | None, option("most", "X", "Share of a slice that auto r
 # Learning
 Steps = Annotated[int, option("steps", "N", "Training steps for each task.", min=1)]
 LearningRate = Annotated[float | None, option("lr", "X", "Learning rate. Default: the paper's.")]
-RestartOption = Annotated[RestartName, option("restart", None, "What a task starts from; see the docs.")]
+RestartOption = Annotated[Restart, option("restart", None, "What a task starts from; see the docs.")]
 FirstTask = Annotated[
     str | None, option("first", "TIME", "First task. Default: once a quarter of the vertices is older.")
 ]
 LabelRate = Annotated[float, option("label-rate", "X", "Share of the vertices that ever release their label.")]
-ModeOption = Annotated[ModeName, option("mode", None, "Whether training sees the test vertices, without labels.")]
+ModeOption = Annotated[Mode, option("mode", None, "Whether training sees the test vertices, without labels.")]
 
 # Tables that a graph or a workspace is made of. A workspace keeps the names for later slices.
 EVERY_HELP = "Granularity of time. Default: years of dates, else as is."

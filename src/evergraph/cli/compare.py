@@ -23,10 +23,8 @@ from evergraph.cli.common import (
     Layers,
     LearningRate,
     ModelOption,
-    ModeName,
     ModeOption,
     Quiet,
-    RestartName,
     RestartOption,
     Seeds,
     Steps,
@@ -64,12 +62,12 @@ def compare(
     dropout: Dropout = None,
     hops: Hops = None,
     history: HistoryOption = "auto",
-    restart: RestartOption = RestartName.warm,
+    restart: RestartOption = "warm",
     steps: Steps = 200,
     lr: LearningRate = None,
     first: FirstTask = None,
     label_rate: LabelRate = 1.0,
-    mode: ModeOption = ModeName.transductive,
+    mode: ModeOption = "transductive",
     seeds: Seeds = "0",
     out: Annotated[
         Path, typer.Option(metavar="FOLDER", help="Keeps trainings and results; what is trained is not trained again.")
@@ -94,12 +92,12 @@ def compare(
     configuration = Configuration(
         model=build_model(model, hidden=hidden, layers=layers, dropout=dropout, hops=hops),
         history=sight,
-        restart=restart.value,
+        restart=restart,
         steps=steps,
         lr=lr,
         first=first,
         label_rate=label_rate,
-        mode=mode.value,
+        mode=mode,
     )
     try:
         with _progress(quiet) as on_done:

@@ -3,33 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from evergraph.cli.common import (
-    DropDangling,
-    EdgeTimeColumn,
-    Every,
-    FeatureColumns,
-    IdColumn,
-    Json,
-    LabelColumn,
-    Out,
-    Quiet,
-    Replace,
-    SourceColumn,
-    Stopwatch,
-    TargetColumn,
-    TextColumn,
-    TimeColumn,
-    names_in,
-    print_json,
-    set_up_logging,
-    working,
-)
+from evergraph.cli import common
+from evergraph.cli.common import Json, Out, Quiet, Replace, Stopwatch, print_json, set_up_logging, working
 
 if TYPE_CHECKING:
     from evergraph.graph.evolving import EvolvingGraph
@@ -42,36 +22,7 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-
-class Edges(StrEnum):
-    """What joins two publications."""
-
-    citations = "citations"
-    authors = "authors"
-
-
-class PerYear(StrEnum):
-    """Readings of 'per class per year'."""
-
-    class_year = "class-year"
-    every_year = "every-year"
-    median_year = "median-year"
-    mean_year = "mean-year"
-
-
-class Planetoid(StrEnum):
-    """Planetoid's graphs."""
-
-    cora = "cora"
-    citeseer = "citeseer"
-    pubmed = "pubmed"
-
-
-class Split(StrEnum):
-    """The paper's static splits."""
-
-    A = "A"
-    B = "B"
+PerYear = Literal["class-year", "every-year", "median-year", "mean-year"]
 
 
 @app.command(
@@ -82,17 +33,17 @@ def tables(
     vertices: Annotated[Path, typer.Option(metavar="FILE", help="Vertices: .csv, .tsv (also .gz) or .parquet.")],
     edges: Annotated[Path, typer.Option(metavar="FILE", help="Edges: .csv, .tsv (also .gz) or .parquet.")],
     out: Out,
-    id: IdColumn = "id",
-    time: TimeColumn = "time",
-    label: LabelColumn = "label",
+    id: common.IdColumn = "id",
+    time: common.TimeColumn = "time",
+    label: common.LabelColumn = "label",
     no_label: Annotated[bool, typer.Option("--no-label", help="The vertices have no labels.")] = False,
-    text: TextColumn = None,
-    features: FeatureColumns = None,
-    source: SourceColumn = "source",
-    target: TargetColumn = "target",
-    edge_time: EdgeTimeColumn = None,
-    every: Every = None,
-    drop_dangling: DropDangling = False,
+    text: common.TextColumn = None,
+    features: common.FeatureColumns = None,
+    source: common.SourceColumn = "source",
+    target: common.TargetColumn = "target",
+    edge_time: common.EdgeTimeColumn = None,
+    every: common.Every = None,
+    drop_dangling: common.DropDangling = False,
     replace: Replace = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -109,7 +60,7 @@ def tables(
             time=time,
             label="" if no_label else label,
             text=text,
-            features=names_in(features),
+            features=common.names_in(features),
             source=source,
             target=target,
             edge_time=edge_time,
@@ -126,13 +77,13 @@ def tables(
 )
 def records(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines, also .gz.")],
-    edges: Annotated[Edges, typer.Option(help="What joins two publications.")],
+    edges: Annotated[Literal["citations", "authors"], typer.Option(help="What joins two publications.")],
     out: Out,
     min_class: Annotated[int, typer.Option(min=1, metavar="N", help="Least publications per class per year.")] = 1,
     min_author: Annotated[int, typer.Option(min=1, metavar="N", help="Least publications per author per year.")] = 1,
     per_year: Annotated[
         PerYear, typer.Option(help="What 'per class per year' means; see the docs.")
-    ] = PerYear.class_year,
+    ] = "class-year",
     first_year: Annotated[
         int | None, typer.Option(metavar="YEAR", help="Leave out publications before this year.")
     ] = None,
@@ -150,10 +101,10 @@ def records(
 
         return read_records(
             file,
-            edges.value,
+            edges,
             min_class=min_class,
             min_author=min_author,
-            per_year=per_year.value,
+            per_year=per_year,
             first_year=first_year,
             last_year=last_year,
         )
@@ -167,9 +118,9 @@ def records(
 )
 def planetoid(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder with the files ind.NAME.*.")],
-    name: Annotated[Planetoid, typer.Option(help="Which graph.")],
+    name: Annotated[Literal["cora", "citeseer", "pubmed"], typer.Option(help="Which graph.")],
     out: Out,
-    split: Annotated[Split, typer.Option(help="A: few labelled at time 0; B: many.")] = Split.A,
+    split: Annotated[Literal["A", "B"], typer.Option(help="A: few labelled at time 0; B: many.")] = "A",
     replace: Replace = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -179,7 +130,7 @@ def planetoid(
     def read() -> EvolvingGraph:
         from evergraph.datasets.planetoid import read_planetoid
 
-        return read_planetoid(folder, name.value, split=split.value)
+        return read_planetoid(folder, name, split=split)
 
     _import(read, out, replace, as_json, quiet)
 

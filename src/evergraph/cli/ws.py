@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -37,14 +36,6 @@ classes = typer.Typer(
     rich_markup_mode=None,
     no_args_is_help=True,
 )
-
-
-class UpdateName(StrEnum):
-    """How to update a model."""
-
-    auto = "auto"
-    warm = "warm"
-    cold = "cold"
 
 
 @app.command(
@@ -350,9 +341,9 @@ def label(
 def update(
     ws: Folder,
     restart: Annotated[
-        UpdateName,
+        Literal["auto", "warm", "cold"],
         typer.Option(help="Go on from the weights, start afresh, or choose by a back-test (which may leave it out)."),
-    ] = UpdateName.auto,
+    ] = "auto",
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -360,7 +351,7 @@ def update(
     change(
         ws,
         "update",
-        lambda workspace, steps: workspace.update(restart.value, on_step=steps(_steps_of(workspace))),
+        lambda workspace, steps: workspace.update(restart, on_step=steps(_steps_of(workspace))),
         as_json,
         quiet,
     )

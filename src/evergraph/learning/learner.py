@@ -26,9 +26,8 @@ from evergraph.learning.task import Task
 from evergraph.learning.training import OnStep, train
 from evergraph.nn import Batch, Draw, Model, Neighbours, Noise, SparseMatrix, carry_over
 from evergraph.nn.adam import Adam
-from evergraph.nn.base import Parameters
+from evergraph.nn.base import Parameters, in_use
 from evergraph.nn.custom import as_model
-from evergraph.nn.in_use import in_use
 from evergraph.nn.memory import kept_memory
 from evergraph.nn.sparse import Kernels, choose_kernels
 

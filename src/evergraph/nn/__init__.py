@@ -8,15 +8,13 @@ if "torch" not in sys.modules:
     # core from the compiled kernels. They are asked to sleep instead, which has to be said before torch is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
-from evergraph.nn.base import Batch, Draw, Model, carry_over, count_parameters
+from evergraph.nn.base import Batch, Draw, Model, Noise, carry_over, count_parameters
 from evergraph.nn.custom import Custom
-from evergraph.nn.frequent import MostFrequent
 from evergraph.nn.gat import GAT
 from evergraph.nn.gcn import GCN
 from evergraph.nn.isomax import IsoMaxOutputs
 from evergraph.nn.jknet import JKNet
-from evergraph.nn.mlp import MLP
-from evergraph.nn.noise import Noise
+from evergraph.nn.mlp import MLP, MostFrequent
 from evergraph.nn.sage import GraphSAGE
 from evergraph.nn.saint import GraphSAINT
 from evergraph.nn.sgc import SGC

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from evergraph.errors import InputError
-from evergraph.nn.base import Batch, Draw, Model, Parameters, check_settings
-from evergraph.nn.noise import Noise
+from evergraph.nn.base import Batch, Draw, Model, Noise, Parameters, check_settings
 from evergraph.nn.ops import linear
 from evergraph.nn.sage import GraphSAGE
 from evergraph.nn.sparse import SparseMatrix
@@ -76,7 +75,6 @@ class Custom(Model):
             raise InputError(f"module is {self.module!r}", fix=f"give a torch module, or {_FACTORY}")
 
     def parameters(self, inputs: int, outputs: int, draw: Draw) -> Parameters:
-        """See `Model`."""
         p: Parameters = {}
         width = inputs
         if self.project is not None:
@@ -90,11 +88,9 @@ class Custom(Model):
         return p
 
     def input_weights(self) -> tuple[str, ...]:
-        """See `Model`."""
         return () if self.project is None else ("project.weight",)
 
     def forward(self, p: Parameters, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:
-        """See `Model`."""
         x: Tensor | SparseMatrix = batch.x
         if self.project is not None:
             x = linear(x, p["project.weight"], p["project.bias"])

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from evergraph.errors import InputError
-from evergraph.nn.base import Batch, Draw, Model, Parameters, check_settings
-from evergraph.nn.noise import Noise
+from evergraph.nn.base import Batch, Draw, Model, Noise, Parameters, check_settings
 from evergraph.nn.ops import attend, drop, linear
 from evergraph.nn.sparse import SparseMatrix
 
@@ -56,7 +55,6 @@ class GAT(Model):
             raise InputError(f"slope is {self.slope!r}", fix="give a slope from 0 to below 1")
 
     def parameters(self, inputs: int, outputs: int, draw: Draw) -> Parameters:
-        """See `Model`."""
         p = {}
         before = [inputs, *[self.hidden * self.heads] * (self.layers - 1), 0]
         for number, (width, _) in enumerate(pairwise(before)):
@@ -72,11 +70,9 @@ class GAT(Model):
         return p
 
     def input_weights(self) -> tuple[str, ...]:
-        """See `Model`."""
         return ("0.weight",)
 
     def forward(self, p: Parameters, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:
-        """See `Model`."""
         h: Tensor | SparseMatrix = batch.x
         for number in range(self.layers):
             last = number == self.layers - 1

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from evergraph.nn.base import Batch, Draw, Model, Parameters, check_settings, widths
-from evergraph.nn.noise import Noise
+from evergraph.nn.base import Batch, Draw, Model, Noise, Parameters, check_settings, widths
 from evergraph.nn.ops import linear, propagate, relu_drop
 from evergraph.nn.sparse import SparseMatrix
 
@@ -38,18 +37,15 @@ class GCN(Model):
         check_settings(hidden=self.hidden, layers=self.layers, dropout=self.dropout)
 
     def parameters(self, inputs: int, outputs: int, draw: Draw) -> Parameters:
-        """See `Model`."""
         p = {}
         for number, (before, after) in enumerate(widths(inputs, self.hidden, self.layers, outputs)):
             p[f"{number}.weight"], p[f"{number}.bias"] = draw.glorot(before, after), torch.zeros(after)
         return p
 
     def input_weights(self) -> tuple[str, ...]:
-        """See `Model`."""
         return ("0.weight",)
 
     def forward(self, p: Parameters, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:
-        """See `Model`."""
         h: Tensor | SparseMatrix = batch.x
         for number in range(self.layers):
             last = number == self.layers - 1

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from evergraph.errors import InputError
-from evergraph.nn.base import Batch, Draw, Model, Parameters, check_settings
-from evergraph.nn.noise import Noise
+from evergraph.nn.base import Batch, Draw, Model, Noise, Parameters, check_settings
 
 __all__ = ["IsoMaxOutputs", "distance_logits"]
 
@@ -64,7 +63,6 @@ class IsoMaxOutputs(Model):
             )
 
     def parameters(self, inputs: int, outputs: int, draw: Draw) -> Parameters:
-        """See `Model`."""
         below = self.model.parameters(inputs, self.width, draw)
         p = {_BELOW + name: value for name, value in below.items()}
         p["prototypes"] = draw.normal(outputs, self.width, deviation=1)
@@ -72,7 +70,6 @@ class IsoMaxOutputs(Model):
         return p
 
     def input_weights(self) -> tuple[str, ...]:
-        """See `Model`."""
         return tuple(_BELOW + name for name in self.model.input_weights())
 
     def forward(self, p: Parameters, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:
@@ -82,11 +79,9 @@ class IsoMaxOutputs(Model):
         return distance_logits(vectors, p["prototypes"], p["scale"]), vectors
 
     def batches(self, batch: Batch, rng: np.random.Generator) -> Iterator[Batch]:
-        """See `Model`."""
         return self.model.batches(batch, rng)
 
     def trained(self, name: str) -> bool:
-        """See `Model`."""
         return not name.startswith(_BELOW) or self.model.trained(name.removeprefix(_BELOW))
 
 

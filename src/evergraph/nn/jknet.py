@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from evergraph.nn import sage
-from evergraph.nn.base import Batch, Draw, Model, Parameters, check_settings
-from evergraph.nn.noise import Noise
+from evergraph.nn.base import Batch, Draw, Model, Noise, Parameters, check_settings
 from evergraph.nn.ops import linear, relu_drop
 from evergraph.nn.sparse import SparseMatrix
 
@@ -39,7 +38,6 @@ class JKNet(Model):
         check_settings(hidden=self.hidden, layers=self.layers, dropout=self.dropout)
 
     def parameters(self, inputs: int, outputs: int, draw: Draw) -> Parameters:
-        """See `Model`."""
         p: Parameters = {}
         for number in range(self.layers):
             p |= sage.draw_layer(number, self.hidden if number else inputs, self.hidden, draw)
@@ -47,11 +45,9 @@ class JKNet(Model):
         return p
 
     def input_weights(self) -> tuple[str, ...]:
-        """See `Model`."""
         return sage.INPUT_WEIGHTS
 
     def forward(self, p: Parameters, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:
-        """See `Model`."""
         h: Tensor | SparseMatrix = batch.x
         found = []
         for number in range(self.layers):

@@ -1,17 +1,17 @@
-"""A multilayer perceptron: features only, no edges."""
+"""Models that read no edges: a multilayer perceptron, and the most frequent class as a baseline."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
-from evergraph.nn.base import Batch, Draw, Model, Parameters, check_settings, widths
-from evergraph.nn.noise import Noise
+from evergraph.nn.base import Batch, Draw, Model, Noise, Parameters, check_settings, widths
 from evergraph.nn.ops import linear, relu_drop
 from evergraph.nn.sparse import SparseMatrix
 
-__all__ = ["MLP"]
+__all__ = ["MLP", "MostFrequent"]
 
 
 @dataclass(frozen=True)
@@ -37,18 +37,15 @@ class MLP(Model):
         check_settings(hidden=self.hidden, layers=self.layers, dropout=self.dropout)
 
     def parameters(self, inputs: int, outputs: int, draw: Draw) -> Parameters:
-        """See `Model`."""
         p = {}
         for layer, (before, after) in enumerate(widths(inputs, self.hidden, self.layers, outputs)):
             p[f"{layer}.weight"], p[f"{layer}.bias"] = draw.linear(before, after)
         return p
 
     def input_weights(self) -> tuple[str, ...]:
-        """See `Model`."""
         return ("0.weight",)
 
     def forward(self, p: Parameters, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:
-        """See `Model`."""
         h: Tensor | SparseMatrix = batch.x
         for layer in range(self.layers - 1):
             h = relu_drop(linear(h, p[f"{layer}.weight"], p[f"{layer}.bias"]), self.dropout, noise)
@@ -58,3 +55,26 @@ class MLP(Model):
             return logits, logits
         h = h[: batch.rows]
         return linear(h, p[f"{last}.weight"], p[f"{last}.bias"]), h
+
+
+@dataclass(frozen=True)
+class MostFrequent(Model):
+    """Always the most frequent class among the training vertices.
+
+    Meant for accuracies: DOC and gDOC reject everything that it says, for no class has a large share.
+
+    Examples
+    --------
+    >>> MostFrequent().closed_form(torch.tensor([3, 1]))
+    {'shares': tensor([0.7500, 0.2500])}
+    """
+
+    def parameters(self, inputs: int, outputs: int, draw: Draw) -> Parameters:  # noqa: ARG002
+        return {"shares": torch.full((outputs,), 1 / max(outputs, 1))}
+
+    def forward(self, p: Parameters, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:  # noqa: ARG002
+        logits = torch.log(p["shares"] + 1e-9).expand(batch.rows, -1)
+        return logits, logits
+
+    def closed_form(self, counts: Tensor) -> Parameters:
+        return {"shares": counts / counts.sum()}

@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 
 from evergraph.compiled import SMALL, cores, one_each, over_range, over_rows, row_bounds
 from evergraph.nn import plain
-from evergraph.nn.noise import Noise
+from evergraph.nn.base import Noise
 from evergraph.nn.sparse import Neighbours, SparseMatrix
 
 __all__ = ["attend", "drop", "linear", "mean_beside", "mix_mean", "propagate", "relu_drop"]

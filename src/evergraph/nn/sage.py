@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from evergraph.nn.base import Batch, Draw, Model, Parameters, check_settings, widths
-from evergraph.nn.noise import Noise
+from evergraph.nn.base import Batch, Draw, Model, Noise, Parameters, check_settings, widths
 from evergraph.nn.ops import drop, linear, mean_beside, mix_mean, relu_drop
 from evergraph.nn.sparse import Neighbours, SparseMatrix
 
@@ -43,18 +42,15 @@ class GraphSAGE(Model):
         check_settings(hidden=self.hidden, layers=self.layers, dropout=self.dropout)
 
     def parameters(self, inputs: int, outputs: int, draw: Draw) -> Parameters:
-        """See `Model`."""
         p: Parameters = {}
         for number, (before, after) in enumerate(widths(inputs, self.hidden, self.layers, outputs)):
             p |= draw_layer(number, before, after, draw)
         return p
 
     def input_weights(self) -> tuple[str, ...]:
-        """See `Model`."""
         return INPUT_WEIGHTS
 
     def forward(self, p: Parameters, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:
-        """See `Model`."""
         h = drop(batch.x, self.dropout, noise)
         last = self.layers - 1
         for number in range(last):

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evergraph.errors import InputError
-from evergraph.nn.base import Batch, Draw, Model, Parameters, check_settings
+from evergraph.nn.base import Batch, Draw, Model, Noise, Parameters, check_settings
 from evergraph.nn.jknet import JKNet
-from evergraph.nn.noise import Noise
 from evergraph.nn.sampling import Sampler, Subgraph, Subgraphs, row_slicer
 from evergraph.nn.sparse import Neighbours
 
@@ -80,23 +79,18 @@ class GraphSAINT(Model):
             )
 
     def parameters(self, inputs: int, outputs: int, draw: Draw) -> Parameters:
-        """See `Model`."""
         return self.base.parameters(inputs, outputs, draw)
 
     def input_weights(self) -> tuple[str, ...]:
-        """See `Model`."""
         return self.base.input_weights()
 
     def forward(self, p: Parameters, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:
-        """See `Model`."""
         return self.base.forward(p, batch, noise)
 
     def closed_form(self, counts: Tensor) -> Parameters | None:
-        """See `Model`."""
         return self.base.closed_form(counts)
 
     def trained(self, name: str) -> bool:
-        """See `Model`."""
         return self.base.trained(name)
 
     def batches(self, batch: Batch, rng: np.random.Generator) -> Iterator[Batch]:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from evergraph.nn.base import Batch, Draw, Model, Parameters, check_settings
-from evergraph.nn.noise import Noise
+from evergraph.nn.base import Batch, Draw, Model, Noise, Parameters, check_settings
 from evergraph.nn.ops import linear, propagate
 
 __all__ = ["SGC"]
@@ -38,15 +37,12 @@ class SGC(Model):
         check_settings(hops=self.hops)
 
     def parameters(self, inputs: int, outputs: int, draw: Draw) -> Parameters:
-        """See `Model`."""
         return {"weight": draw.glorot(inputs, outputs), "bias": torch.zeros(outputs)}
 
     def input_weights(self) -> tuple[str, ...]:
-        """See `Model`."""
         return ("weight",)
 
     def forward(self, p: Parameters, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:  # noqa: ARG002
-        """See `Model`."""
         h = linear(batch.x, p["weight"])
         for hop in range(self.hops):
             h = propagate(batch.graph, h, batch.rows if hop == self.hops - 1 else len(batch.graph))

@@ -404,7 +404,7 @@ def test_what_is_no_module_is_refused() -> None:
             Custom(Sum, project)  # type: ignore[arg-type]
 
 
-def test_custom_models_are_values() -> None:
+def test_customs_are_values() -> None:
     module = Sum(5)
     assert Custom(module) == Custom(module) != Custom(module, project=5)
     assert len({Custom(Sum), Custom(Sum), Custom(Sum, 3)}) == 2

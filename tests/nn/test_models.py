@@ -33,7 +33,7 @@ from evergraph.nn import (
     count_parameters,
 )
 from evergraph.nn.ops import drop, relu_drop
-from tests.nn.nn_cases import (
+from tests.nn.cases import (
     KERNELS,
     MODELS,
     Case,

@@ -22,7 +22,7 @@ from evergraph.nn import Neighbours, Noise, SparseMatrix
 from evergraph.nn.adam import Adam
 from evergraph.nn.memory import kept_memory
 from evergraph.nn.ops import attend, drop, linear, mean_beside, mix_mean, propagate, relu_drop
-from tests.nn.nn_cases import KERNELS, Case, assert_close, cases, dense_attention, fixed
+from tests.nn.cases import KERNELS, Case, assert_close, cases, dense_attention, fixed
 
 both_kernels = pytest.mark.parametrize("kernels", KERNELS)
 fewer = settings(max_examples=30)
