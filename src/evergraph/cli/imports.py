@@ -81,9 +81,7 @@ def records(
     out: Out,
     min_class: Annotated[int, typer.Option(min=1, metavar="N", help="Least publications per class per year.")] = 1,
     min_author: Annotated[int, typer.Option(min=1, metavar="N", help="Least publications per author per year.")] = 1,
-    per_year: Annotated[
-        PerYear, typer.Option(help="What 'per class per year' means; see the docs.")
-    ] = "class-year",
+    per_year: Annotated[PerYear, typer.Option(help="What 'per class per year' means; see the docs.")] = "class-year",
     first_year: Annotated[
         int | None, typer.Option(metavar="YEAR", help="Leave out publications before this year.")
     ] = None,
