@@ -337,6 +337,7 @@ def test_models_learn_before_the_unseen_vertices_come(folder: Path, model: str) 
     assert trial(folder, model, "B", 200, epochs=0).run()["accuracy"][0] > 0.65
 
 
+@pytest.mark.slow
 def test_pretraining_does_on_cora_what_the_paper_says(shared_data: SharedData) -> None:
     folder = shared_data("planetoid")
     none, much = (StaticTrial("cora", folder, "B", "gcn", before, seed=0).run()["accuracy"] for before in (0, 200))

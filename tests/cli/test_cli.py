@@ -72,7 +72,7 @@ def test_inspect_of_graphs_that_lack_something(tmp_path, vertices, edges, comman
     EvolvingGraph.build(vertices, edges, every="month" if isinstance(vertices["time"][0], str) else None).save(
         tmp_path / "g"
     )
-    code, out, err = command("inspect", tmp_path / "g", "--figures", tmp_path / "figures")
+    code, out, err = command("inspect", tmp_path / "g")
     assert code == 0, err
     assert "vertices" in out
     found = json.loads(command("inspect", tmp_path / "g", "--json")[1])

@@ -81,6 +81,7 @@ def test_readings_of_per_class_per_year(tmp_path):
         kept("every-year", 100)
 
 
+@pytest.mark.slow
 def test_a_higher_threshold_gives_a_subset(shared_data):
     path = shared_data("dblp-records") / "papers.jsonl.gz"
     high, low = (read_records(path, "citations", min_class=least) for least in (100, 45))
@@ -109,6 +110,7 @@ def test_years_can_be_cut(tmp_path):
     assert read_records(path, first_year=1993, last_year=1995).times.tolist() == [1993, 1994, 1995]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("edges", "file", "expected"),
     [("authors", "edges.csv.gz", 306_613), ("citations", "edges_citation.csv.gz", 10_297)],

@@ -465,6 +465,7 @@ def test_two_commands_share_a_grid_and_one_goes_on_when_the_other_is_killed(tmp_
     assert_whole(tmp_path / "r", trials)
 
 
+@pytest.mark.slow
 @needs_posix
 @needs_proc
 @pytest.mark.parametrize("end", ["interrupted", "a worker killed"])

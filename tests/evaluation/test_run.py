@@ -271,6 +271,7 @@ def test_a_disk_that_is_full_at_any_call_loses_nothing(tmp_path, undisturbed):
     assert faults.count > 50
 
 
+@pytest.mark.slow
 def test_a_process_killed_for_good_goes_on_to_the_same_numbers(tmp_path, folder, command):
     out = tmp_path / "r"
     arguments = ["run", folder, "--history", 1, "--steps", 40, "--hidden", 4, "--seeds", "0-2", "--json", "--out", out]

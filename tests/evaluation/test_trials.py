@@ -183,7 +183,7 @@ def shelf_of_three(tmp_path_factory):
     return found, rows, file_of(folder), file_of(folder).read_bytes()
 
 
-@settings(max_examples=300)
+@settings(max_examples=6 * settings().max_examples)
 @given(st.data())
 def test_a_changed_byte_is_told_and_never_a_number_of_ours(shelf_of_three, data):
     found, rows, path, content = shelf_of_three

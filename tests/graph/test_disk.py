@@ -500,7 +500,7 @@ def run(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
 
 
 @needs_posix
-@pytest.mark.parametrize("existing", [True, False])
+@pytest.mark.parametrize("existing", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_save_killed_at_any_call_leaves_the_old_graph_or_the_new_one(tmp_path: Path, existing: bool) -> None:
     done = run("kill", tmp_path, *(["existing"] if existing else []))
     assert done.returncode == 0, done.stderr
@@ -526,7 +526,7 @@ def test_a_save_killed_at_any_call_leaves_the_old_graph_or_the_new_one(tmp_path:
     assert {before, "new"} == set(states)
 
 
-@pytest.mark.parametrize("existing", [True, False])
+@pytest.mark.parametrize("existing", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_a_full_disk_at_any_call_leaves_what_was_there(tmp_path: Path, existing: bool) -> None:
     def fail() -> None:
         raise OSError(errno.ENOSPC, "no space left")

@@ -719,7 +719,7 @@ def test_several_columns_of_one_name_are_refused() -> None:
 # --- time ------------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=250)
+@settings(max_examples=5 * settings().max_examples)
 @given(
     st.lists(st.dates(dt.date(1900, 1, 1), dt.date(2100, 12, 31)), min_size=1, max_size=5),
     st.sampled_from([None, "year", "month", "week", "day", 5, "7"]),

@@ -54,6 +54,7 @@ def untouched_settings() -> Iterator[None]:
     assert "matplotlib.pyplot" not in sys.modules or not matplotlib.pyplot.get_fignums()
 
 
+@pytest.mark.slow
 def test_a_figure_repeats_byte_for_byte(tmp_path: Path) -> None:
     first = picture()
     bytes_of = [

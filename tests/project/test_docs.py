@@ -40,6 +40,7 @@ def test_python_runs_and_prints_what_its_comments_say(page, tmp_path, monkeypatc
         assert shown == promised
 
 
+@pytest.mark.slow
 def test_commands_of_the_readme_run(tmp_path, monkeypatch, command):
     """In a folder with nothing but the examples, as after a clone."""
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
@@ -70,6 +71,7 @@ def test_pages_show_the_results_that_are_there(page):
     assert done.returncode == 0
 
 
+@pytest.mark.slow
 def test_demo_goes_from_the_first_look_to_the_loop(tmp_path):
     path = Path(sys.executable).parent / "evergraph"
     done = subprocess.run([path, "demo", "--out", "demo"], cwd=tmp_path, capture_output=True, text=True, check=False)

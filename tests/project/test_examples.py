@@ -10,6 +10,7 @@ import pytest
 
 FOLDER = Path(__file__).parents[2] / "examples"
 EXAMPLES = sorted(FOLDER.glob("*.py"))
+LONG = {"choosing_a_history", "comparing_restarts", "label_rates", "production_loop", "pyg_data_and_model"}
 
 
 def promised(path):
@@ -29,7 +30,10 @@ def test_first_lines_say_what_one_learns(path):
     assert len(path.read_text(encoding="utf-8").splitlines()) <= 70
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=[pytest.mark.slow] if path.stem in LONG else [], id=path.stem) for path in EXAMPLES],
+)
 def test_example_runs(path, tmp_path, monkeypatch, capsys, caplog):
     if "torch_geometric" in path.read_text(encoding="utf-8"):
         pytest.importorskip("torch_geometric")

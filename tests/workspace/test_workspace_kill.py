@@ -63,6 +63,7 @@ def test_a_command_killed_at_any_call_leaves_the_state_before_it_or_after_it(tmp
     assert sum(map(len, found.values())) > 250
 
 
+@pytest.mark.slow
 @needs_posix
 def test_commands_killed_at_random_moments_lose_and_double_nothing(tmp_path: Path) -> None:
     found = run("random", tmp_path, 15, 0)

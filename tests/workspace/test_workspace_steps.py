@@ -272,4 +272,4 @@ class Steps(RuleBasedStateMachine):
 
 def test_commands_in_any_order_do_what_they_say(one_thread: None) -> None:
     with mock.patch.object(os, "fsync"):
-        run_state_machine_as_test(Steps, settings=settings(max_examples=60, stateful_step_count=25))
+        run_state_machine_as_test(Steps, settings=settings(stateful_step_count=25))
