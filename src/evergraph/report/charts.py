@@ -1,100 +1,130 @@
-"""Each part of a story as a chart."""
+"""Each part of a report as a Plotly figure, in the JSON that plotly.js takes.
+
+Figures are plain dicts, for the page must not wait for Plotly's Python package. A colour is a variable of the style
+sheet, such as ``var(--blue)``: the page knows what it is in its theme. Texts from data are escaped, for Plotly takes
+some tags for its own.
+"""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
-from evergraph.report.chart_pieces import (
-    LONGEST_NARROW,
-    Chart,
-    Key,
-    banded_line,
-    cell_look,
-    escaped,
-    line_trace,
-    means_of,
-    note_at,
-    percents_of,
-    placed,
-    plain_layout,
-    row_layout,
-    shortened,
-    thinned,
-    time_layout,
-    upright,
-)
+from evergraph.analysis.description import ClassHistory, DriftAt, GraphDescription
 from evergraph.report.measures import OTHER
-from evergraph.report.story import (
-    Band,
-    Calibration,
-    ClassTimeline,
-    Confusion,
-    Drift,
-    Slices,
-    ThresholdCurve,
-    TimeDifferences,
-    Transfer,
-)
+from evergraph.report.story import Band, Calibration, ConfusionTable, Slices, ThresholdCurve, Transfer
 
-__all__ = [
-    "accuracy_chart",
-    "calibration_chart",
-    "confusion_chart",
-    "confusion_labels",
-    "differences_chart",
-    "drift_chart",
-    "threshold_chart",
-    "timeline_chart",
-    "transfer_chart",
-    "unseen_chart",
-]
+_LONGEST, _LONGEST_NARROW, _LONGEST_HOVER = 36, 17, 70
+_ROW = 24  # pixels of a row of cells
+_FEWEST = 4  # intervals that make an area
+_DASHES = {"line": "solid", "dashed": "8px,4px", "dotted": "2px,4px"}
+_AXIS = {
+    "gridcolor": "var(--grid)",
+    "linecolor": "var(--grid)",
+    "zeroline": False,
+    "automargin": True,
+    "exponentformat": "none",
+    "fixedrange": False,
+    "title": {"font": {"size": 13}, "standoff": 10},
+}
+_TICKS = {"ticks": "outside", "tickcolor": "var(--grid)", "ticklen": 4, "showgrid": False}
+_SPIKES = {"spikecolor": "var(--soft)", "spikethickness": 1, "spikedash": "solid"}
+_LAYOUT: dict[str, Any] = {
+    "paper_bgcolor": "rgba(0,0,0,0)",
+    "plot_bgcolor": "rgba(0,0,0,0)",
+    "font": {"family": "var(--font)", "size": 12, "color": "var(--soft)"},
+    "margin": {"l": 40, "r": 16, "t": 10, "b": 36, "pad": 4},
+    "height": 300,
+    "showlegend": False,
+    "dragmode": "zoom",
+    "hovermode": "x unified",
+    "hoverlabel": {
+        "bgcolor": "var(--card)",
+        "bordercolor": "var(--line)",
+        "font": {"family": "var(--font)", "color": "var(--text)", "size": 12},
+        "namelength": -1,
+    },
+    "xaxis": {**_AXIS, **_TICKS, **_SPIKES},
+    "yaxis": {**_AXIS, "rangemode": "tozero", "nticks": 6},
+}
+
+
+@dataclass(frozen=True)
+class Key:
+    """An entry of a legend: its text, colour and mark (``line``, ``dashed``, ``dotted``, ``area``), and a short text."""
+
+    text: str
+    colour: str
+    mark: str = "line"
+    short: str = ""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure with its id, a text for those who cannot see it, its unit and its legend.
+
+    ``narrow`` holds what is different on a narrow screen: values by their place in the layout (``yaxis.ticktext``).
+    """
+
+    name: str
+    label: str
+    unit: str
+    data: list[dict[str, Any]]
+    layout: dict[str, Any]
+    keys: Sequence[Key] = ()
+    narrow: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def figure(self) -> dict[str, Any]:
+        """What the page hands to plotly.js."""
+        return {"data": self.data, "layout": self.layout, "narrow": self.narrow}
+
+
+# --- charts over time ------------------------------------------------------------------------------------------------
 
 
 def accuracy_chart(slices: Slices) -> Chart:
     """Accuracy at each time, with its band."""
     times = [row.time for row in slices.rows]
     known = [row.known_accuracy for row in slices.rows]
-    accuracy = [row.accuracy for row in slices.rows]
     keys = (
         Key("all vertices", "blue", short="all"),
         Key("vertices of known classes", "green", "dashed", "known classes"),
     )
     data = [
-        line_trace(times, means_of(known), keys[1], hover=percents_of(known)),
-        *banded_line(times, accuracy, keys[0]),
+        _line(times, _means(known), keys[1], _percents(known)),
+        *_banded(times, [row.accuracy for row in slices.rows], keys[0]),
     ]
     label = f"Line chart of the accuracy from {times[0]} to {times[-1]}; the numbers are in the table below."
-    return Chart("accuracy-chart", label, "Right, % of vertices", data, time_layout(times), keys)
+    return Chart("accuracy-chart", label, "Right, % of vertices", data, _over_time(times), keys)
 
 
 def unseen_chart(slices: Slices) -> Chart:
-    """Truly unseen and rejected vertices at each time."""
+    """Truly unseen and flagged vertices at each time."""
     times = [row.time for row in slices.rows]
-    rejected = [row.rejected for row in slices.rows]
     unseen = [None if row.unseen is None else Band(row.unseen) for row in slices.rows]
     keys = (Key("held to be unseen", "orange"), Key("truly unseen", "blue", "dashed"))
     data = [
-        *banded_line(times, rejected, keys[0]),
-        line_trace(times, means_of(unseen), keys[1], hover=percents_of(unseen)),
+        *_banded(times, [row.rejected for row in slices.rows], keys[0]),
+        _line(times, _means(unseen), keys[1], _percents(unseen)),
     ]
     label = f"Line chart of the share of unseen vertices from {times[0]} to {times[-1]}; the numbers are in the table."
-    return Chart("unseen-chart", label, "Unseen, % of vertices", data, time_layout(times), keys)
+    return Chart("unseen-chart", label, "Unseen, % of vertices", data, _over_time(times), keys)
 
 
 def transfer_chart(transfer: Transfer) -> Chart:
     """The gain of keeping the weights at each time; the first time does not count."""
     gains = [None if gain is None else 100 * gain for gain in transfer.gains]
     colours = ["var(--orange)" if gain is not None and gain < 0 else "var(--blue)" for gain in gains]
-    bars = {
-        "type": "bar",
-        "x": placed(transfer.times),
-        "y": gains,
-        "marker": {"color": ["var(--pale)", *colours[1:]]},
-        "hovertemplate": "%{y:+.1f} points<extra></extra>",
-    }
-    layout = time_layout(transfer.times)
+    marker = {"color": ["var(--pale)", *colours[1:]]}
+    bars = {"type": "bar", "x": _placed(transfer.times), "y": gains, "marker": marker}
+    bars["hovertemplate"] = "%{y:+.1f} points<extra></extra>"
+    layout = _over_time(transfer.times)
     layout["yaxis"] |= {"rangemode": "normal", "zeroline": True, "zerolinecolor": "var(--soft)"}
     layout["bargap"] = 0.35
     keys = (
@@ -106,60 +136,54 @@ def transfer_chart(transfer: Transfer) -> Chart:
     return Chart("transfer-chart", label, "Gain in accuracy, percentage points", [bars], layout, keys)
 
 
-def drift_chart(drift: Drift) -> Chart:
-    """How far the mix of classes moved."""
+def drift_chart(drift: Sequence[DriftAt], first: str | None) -> Chart:
+    """How far the mix of classes moved, and from which time on there are decisions."""
     keys = (
         Key("against the time before", "blue", short="the time before"),
         Key("against all times before", "green", "dashed", "all before"),
     )
+    times = [str(one.time) for one in drift]
+    columns = ([one.consecutive for one in drift], [one.cumulative for one in drift])
     data = [
-        line_trace(drift.times, values, key, hover=["" if value is None else f"{value:.2f}" for value in values])
-        for key, values in zip(keys, (drift.step, drift.total), strict=True)
+        _line(times, values, key, ["" if value is None else f"{value:.2f}" for value in values])
+        for key, values in zip(keys, columns, strict=True)
     ]
-    layout = time_layout(drift.times)
+    layout = _over_time(times)
     layout["yaxis"] |= {"range": [0, 1.02], "tickformat": ".1f"}
-    if drift.first is not None:
-        start = placed([*drift.times, drift.first])[-1]
-        layout["shapes"] = [upright(start)]
-        late = start > placed(drift.times)[len(drift.times) // 2]  # the word then goes to the left, where there is room
-        layout["annotations"] = [note_at(start, "first decisions", left=late)]
+    if first is not None:
+        start = _placed([*times, first])[-1]
+        layout |= _mark(start, "first decisions", left=start > _placed(times)[len(times) // 2])
     label = "Line chart of the drift over time; the numbers are in the table below."
     return Chart("drift-chart", label, "Drift, 0 to 1", data, layout, keys)
 
 
-def timeline_chart(timeline: ClassTimeline) -> Chart:
+# --- charts of cells -------------------------------------------------------------------------------------------------
+
+
+def timeline_chart(times: Sequence[str], classes: Sequence[ClassHistory]) -> Chart:
     """Vertices of each class at each time, as cells."""
-    names, times = [one.name for one in timeline.classes], timeline.times
+    counts = [dict(zip(map(str, one.times), one.counts, strict=True)) for one in classes]
+    most = max(count for one in classes for count in one.counts)
     hover = [
-        [f"{escaped(one.name)}<br>{escaped(time)}: {count:,}" for time, count in zip(times, one.counts, strict=True)]
-        for one in timeline.classes
+        [f"{_escaped(one.name)}<br>{_escaped(time)}: {at.get(time, 0):,}" for time in times]
+        for one, at in zip(classes, counts, strict=True)
     ]
     # The root, so that small classes are seen beside large ones.
-    roots = [[count**0.5 if count else None for count in one.counts] for one in timeline.classes]
-    most = max(count for one in timeline.classes for count in one.counts)
-    heat = {
-        "type": "heatmap",
-        "x": list(range(len(times))),
-        "y": list(range(len(names))),
-        "z": roots,
-        "text": hover,
-        **cell_look(highest=most**0.5),
-    }
-    layout = row_layout(names)
-    ticks = {"wide": thinned(times, 450), "narrow": thinned(times, 190)}
-    layout["xaxis"] |= {"tickvals": ticks["wide"], "ticktext": [escaped(times[place]) for place in ticks["wide"]]}
+    roots = [[at[time] ** 0.5 if at.get(time) else None for time in times] for at in counts]
+    names = [one.name for one in classes]
+    layout, narrow = _rows(names, [""] * len(names))
+    for place, width in ((layout["xaxis"], 450), (narrow, 190)):
+        ticks = thinned(times, width)
+        prefix = "" if width == 450 else "xaxis."
+        place |= {f"{prefix}tickvals": ticks, f"{prefix}ticktext": [_escaped(times[at]) for at in ticks]}
     layout["xaxis"]["range"] = [-0.5, len(times) - 0.5]
-    narrow = {
-        "yaxis.ticktext": [escaped(shortened(name, LONGEST_NARROW)) for name in names],
-        "xaxis.tickvals": ticks["narrow"],
-        "xaxis.ticktext": [escaped(times[place]) for place in ticks["narrow"]],
-    }
     keys = (Key("few vertices", "heat-low", "area"), Key(f"{most:,} vertices", "heat-high", "area"))
     label = f"Cells of {len(names)} classes by time; first and last times are in the table below."
-    return Chart("timeline-chart", label, "Vertices of a class at a time", [heat], layout, keys, narrow)
+    data = [_cells(roots, hover, most**0.5)]
+    return Chart("timeline-chart", label, "Vertices of a class at a time", data, layout, keys, narrow)
 
 
-def confusion_chart(confusion: Confusion) -> Chart:
+def confusion_chart(confusion: ConfusionTable) -> Chart:
     """Truth by decision, as shares of the truth."""
     labels = confusion_labels(confusion.names)
     hover, shares = [], []
@@ -168,24 +192,21 @@ def confusion_chart(confusion: Confusion) -> Chart:
         shares.append([count / total if count else None for count in counts])
         hover.append(
             [
-                f"truly: {escaped(truth)}<br>taken for: {escaped(said)}<br>"
+                f"truly: {_escaped(truth)}<br>taken for: {_escaped(said)}<br>"
                 f"{count:,} vertices, {100 * count / total:.0f} % of the row"
                 for (_, said), count in zip(labels, counts, strict=True)
             ]
         )
-    places = list(range(len(labels)))
-    heat = {"type": "heatmap", "x": places, "y": places, "z": shares, "text": hover, **cell_look(highest=1)}
-    layout = row_layout([name for _, name in labels], [mark for mark, _ in labels])
     marks = [mark for mark, _ in labels]
-    layout["xaxis"] |= {"tickvals": places, "ticktext": marks, "side": "top"}
+    layout, narrow = _rows([name for _, name in labels], [f"  {mark}" for mark in marks])
+    layout["xaxis"] |= {"tickvals": list(range(len(marks))), "ticktext": marks, "side": "top"}
     layout["xaxis"]["title"]["text"] = "Taken for"
     layout["margin"] |= {"t": 56, "b": 8}
-    narrow = [f"{escaped(shortened(name, LONGEST_NARROW))}  {mark}" for mark, name in labels]
+    narrow["xaxis.tickfont"] = {"size": 10}
     label = "Cells of true classes (rows) by decisions (columns); the numbers are in the table below."
     keys = (Key("few of the row", "heat-low", "area"), Key("all of the row", "heat-high", "area"))
     unit = "Share of a true class (row) that was taken for another (column)"
-    changes = {"yaxis.ticktext": narrow, "xaxis.tickfont": {"size": 10}}
-    return Chart("confusion-chart", label, unit, [heat], layout, keys, changes)
+    return Chart("confusion-chart", label, unit, [_cells(shares, hover, 1)], layout, keys, narrow)
 
 
 def confusion_labels(names: Sequence[str]) -> list[tuple[str, str]]:
@@ -203,33 +224,28 @@ def confusion_labels(names: Sequence[str]) -> list[tuple[str, str]]:
     return [(str(number), name) for number, name in enumerate(classes, start=1)] + tail
 
 
+# --- other charts ----------------------------------------------------------------------------------------------------
+
+
 def calibration_chart(calibration: Calibration) -> Chart:
     """Probability against the share that is right."""
-    confidence = [100 * one.confidence for one in calibration.bins]
     most = max(one.count for one in calibration.bins)
     keys = (Key("this learner; large dots have more vertices", "blue"), Key("perfect", "soft", "dotted"))
-    points = {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "x": confidence,
-        "y": [100 * one.accuracy for one in calibration.bins],
-        "line": {"color": "var(--blue)", "width": 2},
-        "marker": {
-            "color": "var(--blue)",
-            "opacity": 1,
-            "line": {"width": 0},
-            "size": [6 + 14 * (one.count / most) ** 0.5 for one in calibration.bins],
-        },
-        "text": [f"{one.count:,} vertices" for one in calibration.bins],
-        "hovertemplate": "probability %{x:.1f} %<br>right %{y:.1f} %<br>%{text}<extra></extra>",
-    }
-    ideal = line_trace([0, 100], [0, 100], keys[1], hover=None)
-    layout = plain_layout()
-    layout["hovermode"] = "closest"
+    points = _line(
+        [100 * one.confidence for one in calibration.bins],
+        [100 * one.accuracy for one in calibration.bins],
+        keys[0],
+        [f"{one.count:,} vertices" for one in calibration.bins],
+    )
+    sizes = [6 + 14 * (one.count / most) ** 0.5 for one in calibration.bins]
+    points["marker"] |= {"opacity": 1, "line": {"width": 0}, "size": sizes}
+    points["hovertemplate"] = "probability %{x:.1f} %<br>right %{y:.1f} %<br>%{text}<extra></extra>"
+    layout = deepcopy(_LAYOUT) | {"hovermode": "closest"}
     layout["xaxis"]["range"] = layout["yaxis"]["range"] = [-2, 102]
     layout["xaxis"]["title"]["text"] = "Probability of the best class, %"
     label = "Line chart of probability against the share that is right; the numbers are in the table below."
-    return Chart("calibration-chart", label, "Right, % of vertices", [ideal, points], layout, keys)
+    data = [_line([0, 100], [0, 100], keys[1], None), points]
+    return Chart("calibration-chart", label, "Right, % of vertices", data, layout, keys)
 
 
 def threshold_chart(curve: ThresholdCurve) -> Chart:
@@ -240,50 +256,186 @@ def threshold_chart(curve: ThresholdCurve) -> Chart:
         Key("MCC", "green", "dotted"),
     )
     data = [
-        line_trace(curve.thresholds, values, key, hover=[f"{value:.2f}" for value in values], points=False)
+        _line(curve.thresholds, values, key, [f"{value:.2f}" for value in values]) | {"mode": "lines"}
         for key, values in zip(keys, (curve.found, curve.false_alarms, curve.mcc), strict=True)
     ]
-    layout = plain_layout()
+    layout = deepcopy(_LAYOUT)
     layout["xaxis"]["hoverformat"] = ".2f"
     layout["xaxis"]["title"]["text"] = curve.axis
-    layout["yaxis"] |= {"rangemode": "tozero"}
-    changes: dict[str, Any] = {"xaxis.title.text": re.sub("(.{20,}?) ", r"\1<br>", escaped(curve.axis), count=1)}
+    narrow = {"xaxis.title.text": re.sub("(.{20,}?) ", r"\1<br>", _escaped(curve.axis), count=1)}
     if curve.in_force is not None:
-        low, high = curve.thresholds[0], curve.thresholds[-1]
-        layout["shapes"] = [upright(curve.in_force)]
-        left = curve.in_force > (low + high) / 2
-        layout["annotations"] = [note_at(curve.in_force, f"in force: {curve.in_force:.3g}", left=left)]
+        left = curve.in_force > (curve.thresholds[0] + curve.thresholds[-1]) / 2
+        layout |= _mark(curve.in_force, f"in force: {curve.in_force:.3g}", left=left)
         layout["margin"] |= {"t": 28}
     label = "Line chart of what each threshold would have found; the numbers are in the table below."
-    return Chart("threshold-chart", label, "Share, or MCC", data, layout, keys, changes)
+    return Chart("threshold-chart", label, "Share, or MCC", data, layout, keys, narrow)
 
 
-def differences_chart(differences: TimeDifferences) -> Chart:
+def differences_chart(shares: Sequence[float], steps: str, history: int | None) -> Chart:
     """The distribution of time differences, and what the history covers of it."""
-    shares = [100 * share for share in differences.shares]
-    covered = [differences.history is None or at <= differences.history for at in range(len(shares))]
+    covered = [history is None or at <= history for at in range(len(shares))]
     keys = [Key("within the history", "blue", "area"), Key("all up to here", "orange", "dashed")]
     if not all(covered):
         keys.insert(1, Key("older", "pale", "area"))
-    places = list(range(len(shares)))
+    places, total = list(range(len(shares))), [100 * share for share in accumulate(shares)]
     bars = {
         "type": "bar",
         "x": places,
-        "y": shares,
+        "y": [100 * share for share in shares],
         "marker": {"color": ["var(--blue)" if within else "var(--pale)" for within in covered]},
         "name": "this difference",
         "hovertemplate": "%{y:.1f} %",
     }
-    total, running = [], 0.0
-    for share in shares:
-        running += share
-        total.append(running)
-    running_line = line_trace(places, total, keys[-1], hover=[f"{value:.1f} %" for value in total])
-    layout = plain_layout()
-    layout["xaxis"]["title"]["text"] = f"Time difference, {escaped(differences.steps)}"
-    if len(shares) <= 4:
-        layout["xaxis"]["dtick"] = 1
+    running = _line(places, total, keys[-1], [f"{value:.1f} %" for value in total])
+    layout = deepcopy(_LAYOUT) | {"bargap": 0.25}
+    layout["xaxis"]["title"]["text"] = f"Time difference, {_escaped(steps)}"
+    layout["xaxis"] |= {"dtick": 1} if len(shares) <= 4 else {}
     layout["yaxis"] |= {"range": [0, 104]}
-    layout["bargap"] = 0.25
     label = "Bar chart of time differences with their cumulative share; the numbers are in the table below."
-    return Chart("differences-chart", label, "Pairs of vertices, %", [bars, running_line], layout, tuple(keys))
+    return Chart("differences-chart", label, "Pairs of vertices, %", [bars, running], layout, keys)
+
+
+# --- pieces ----------------------------------------------------------------------------------------------------------
+
+
+def shortened(text: str, longest: int) -> str:
+    """Return a text cut in the middle, for names often differ at their ends.
+
+    Examples
+    --------
+    >>> shortened("Axiom of Extensionality", 15), shortened("Topology", 15)
+    ('Axiom of…nality', 'Topology')
+    """
+    tail = longest * 2 // 5
+    return text if len(text) <= longest else f"{text[: longest - tail - 1]}…{text[-tail:]}"
+
+
+def thinned(times: Sequence[str], width: float) -> list[int]:
+    """Return the places of as many times as can be written side by side in so many pixels, evenly spaced.
+
+    Examples
+    --------
+    >>> thinned(["2001", "2002", "2003", "2004"], 100)
+    [0, 2]
+    """
+    each = 16 + 7.5 * max(map(len, times), default=0)
+    return list(range(0, len(times), max(1, math.ceil(len(times) / max(1, int(width / each))))))
+
+
+def _escaped(text: str) -> str:
+    short = shortened(text, _LONGEST_HOVER)
+    return short.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _placed(times: Sequence[str]) -> list[Any]:
+    """Return times as the axis of `_over_time` places them: as numbers where all are."""
+    return [int(time) for time in times] if all(re.fullmatch("[0-9]{1,15}", time) for time in times) else list(times)
+
+
+def _over_time(times: Sequence[str]) -> dict[str, Any]:
+    """Return the layout of a chart over time: whole numbers, dates, or whatever times are called."""
+    layout, at = deepcopy(_LAYOUT), _placed(times)
+    if at and isinstance(at[0], int):
+        few = max(at) - min(at) <= 4  # or plotly would write half a year between two years
+        layout["xaxis"] |= {"type": "linear", **({"dtick": 1} if few else {})}
+    else:
+        dates = all(re.fullmatch(r"\d{4}-\d{2}(-\d{2})?", time) for time in times)
+        layout["xaxis"] |= {"type": "date"} if dates else {"type": "category", "nticks": 6}
+    return layout
+
+
+def _rows(names: Sequence[str], marks: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the layout of rows of cells, the first at the top, and what is different on a narrow screen."""
+    layout = deepcopy(_LAYOUT) | {"hovermode": "closest", "height": _ROW * len(names) + 64}
+    layout["xaxis"] |= {"fixedrange": True, "ticks": "", "showline": False}
+    wide, narrow = (
+        [_escaped(shortened(name, longest)) + mark for name, mark in zip(names, marks, strict=True)]
+        for longest in (_LONGEST, _LONGEST_NARROW)
+    )
+    layout["yaxis"] = {
+        **deepcopy(_AXIS),
+        "fixedrange": True,
+        "showgrid": False,
+        "showline": False,
+        "range": [len(names) - 0.5, -0.5],
+        "tickvals": list(range(len(names))),
+        "ticktext": wide,
+        "tickfont": {"color": "var(--text)"},
+    }
+    return layout, {"yaxis.ticktext": narrow}
+
+
+def _cells(values: Sequence[Sequence[float | None]], hover: Sequence[Sequence[str]], highest: float) -> dict[str, Any]:
+    look = {"colorscale": [[0, "var(--heat-low)"], [1, "var(--heat-high)"]], "showscale": False, "xgap": 2, "ygap": 2}
+    found = {"type": "heatmap", "z": values, "zmin": 0, "zmax": highest, "text": hover, **look}
+    places = {"x": list(range(len(values[0]))), "y": list(range(len(values)))}
+    return found | places | {"hovertemplate": "%{text}<extra></extra>"}
+
+
+def _line(x: Sequence[Any], y: Sequence[float | None], key: Key, hover: Sequence[str] | None) -> dict[str, Any]:
+    """Return a line in the look of its key; ``hover`` is what each point says, and None lets it say nothing."""
+    colour = f"var(--{key.colour})"
+    found: dict[str, Any] = {
+        "type": "scatter",
+        "mode": "lines+markers" if len(x) <= 60 and hover is not None else "lines",
+        "x": _placed(x) if x and isinstance(x[0], str) else list(x),
+        "y": list(y),
+        "name": key.short or key.text,
+        "line": {"color": colour, "width": 2, "dash": _DASHES[key.mark]},
+        "marker": {"color": colour, "size": 6},
+        "cliponaxis": False,  # so that a dot on the edge is whole
+    }
+    return found | ({"hoverinfo": "skip"} if hover is None else {"text": list(hover), "hovertemplate": "%{text}"})
+
+
+def _banded(times: Sequence[str], bands: Sequence[Band | None], key: Key) -> list[dict[str, Any]]:
+    """Return a line of shares in its band; where there are too few intervals for an area, each is a bar."""
+    drawn = _line(times, _means(bands), key, _percents(bands))
+    low, high = (
+        [None if band is None or (end := getattr(band, side)) is None else 100 * end for band in bands]
+        for side in ("low", "high")
+    )
+    known = sum(value is not None for value in low)
+    if not known:
+        return [drawn]
+    if known < _FEWEST:
+        up, down = (
+            [None if end is None else abs(end - mean) for end, mean in zip(side, drawn["y"], strict=True)]
+            for side in (high, low)
+        )
+        bar = {"type": "data", "symmetric": False, "array": up, "arrayminus": down, "thickness": 1.5, "width": 4}
+        return [drawn | {"error_y": bar | {"color": f"var(--{key.colour})"}}]
+    edge = {"type": "scatter", "mode": "lines", "x": drawn["x"], "line": {"width": 0}, "hoverinfo": "skip"}
+    area = {"fill": "tonexty", "fillcolor": f"var(--{key.colour}-band)"}
+    return [edge | {"y": low}, edge | {"y": high} | area, drawn]
+
+
+def _means(bands: Sequence[Band | None]) -> list[float | None]:
+    return [None if band is None else 100 * band.mean for band in bands]
+
+
+def _percents(bands: Sequence[Band | None]) -> list[str]:
+    """Return means with their intervals, in words.
+
+    Examples
+    --------
+    >>> _percents([Band(0.5, 0.25, 0.75), Band(0.5), None])
+    ['50.0 % (25.0 to 75.0)', '50.0 %', '']
+    """
+    found = []
+    for band in bands:
+        text = "" if band is None else f"{100 * band.mean:.1f} %"
+        if band is not None and band.low is not None and band.high is not None:
+            text += f" ({100 * band.low:.1f} to {100 * band.high:.1f})"
+        found.append(text)
+    return found
+
+
+def _mark(x: Any, text: str, *, left: bool) -> dict[str, Any]:
+    """Return a dotted line from bottom to top, with a word on one side of it."""
+    line = {"color": "var(--soft)", "width": 1.5, "dash": "2px,3px"}
+    note = {"x": x, "y": 1, "yref": "paper", "yanchor": "top", "text": _escaped(text), "showarrow": False}
+    note |= {"xanchor": "right" if left else "left", "xshift": -4 if left else 4}
+    note["font"] = {"color": "var(--text)", "size": 12}
+    shape = {"type": "line", "x0": x, "x1": x, "yref": "paper", "y0": 0, "y1": 1, "line": line}
+    return {"shapes": [shape], "annotations": [note]}

@@ -1,89 +1,80 @@
-"""The page: one HTML file that needs nothing else, neither a network nor, for its tables, a script."""
+"""The page: one HTML file that needs nothing else, neither a network nor, for its tables, a script.
+
+Each part of a story becomes a `Body` (a chart, a sentence, a table) here; the templates make HTML of it.
+"""
 
 from __future__ import annotations
 
 import base64
 import gzip
 import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 from evergraph import __version__
 from evergraph.errors import EvergraphError
-from evergraph.report.chart_pieces import PALETTE
-from evergraph.report.html import Safe, data_block, joined, prose, tag
-from evergraph.report.sections import SECTIONS, Section
-from evergraph.report.story import Missing, Story
+from evergraph.report import charts
+from evergraph.report.story import Band, GraphDescription, Headline, Missing, Slices, Story
 from evergraph.storage.files import write_atomic
 
 __all__ = ["page_of", "write_page"]
 
-_THEMES = (
-    {
-        "ground": "#FAF9F7",
-        "card": "#FFFFFF",
-        "text": "#1D2126",
-        "soft": "#59616B",
-        "line": "#DEDCD6",
-        "grid": "#ECEAE5",
-        "hover": "#F5F4F0",
-        "link": "#005A8C",
-        "pale": "#C4CFD7",
-        "heat-low": "#DCEAF4",
-        "heat-high": "#0067A3",
-        "blue-band": "rgba(0,114,178,.14)",
-        "orange-band": "rgba(213,94,0,.13)",
-    },
-    {
-        "ground": "#14171A",
-        "card": "#1B1F23",
-        "text": "#E4E7EB",
-        "soft": "#A4ADB7",
-        "line": "#343A41",
-        "grid": "#2A3036",
-        "hover": "#22272C",
-        "link": "#7CC4F0",
-        "pale": "#46515B",
-        "heat-low": "#1D3442",
-        "heat-high": "#7CC8F5",
-        "blue-band": "rgba(86,180,233,.17)",
-        "orange-band": "rgba(240,128,60,.16)",
-    },
-)
+_NONE = "–"
+_MOST_CLASSES = 3  # around a vertex to review
+_LARGEST = 20  # classes of a timeline
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A table: the first cell of a row heads it; columns of ``words`` are aligned left and may break.
+
+    ``name`` is the class of the table: ``cards`` becomes one card for each row on a narrow screen.
+    """
+
+    caption: str
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    words: Sequence[int] = ()
+    name: str = "table"
+
+
+@dataclass(frozen=True)
+class Body:
+    """What a section shows below its lead; ``folded`` tables are opened by a click."""
+
+    chart: charts.Chart | None = None
+    after: str | None = None
+    table: Numbers | None = None
+    folded: bool = True
+    headlines: Sequence[dict[str, Any]] = ()
 
 
 def page_of(story: Story) -> str:
-    """The page of a story; the same story gives the same page.
+    """Return the page of a story; the same story gives the same page.
 
-    It is told not to load anything and to run no script but its own two, so nothing in the data can.
+    The page is told not to load anything and to run no script but its own two, so nothing in the data can.
     """
-    shown = tag("main", *(_section(story, section) for section in SECTIONS))
-    script = (files("evergraph.report") / "page.js").read_text(encoding="utf-8").strip()
-    packed, hashed = _library() if 'class="chart"' in shown else (None, "")
+    sections = [
+        {"name": name, "word": word, "heading": heading, "lead": lead(story), "body": show(story)}
+        for name, word, heading, lead, show in _SECTIONS
+    ]
+    script = (files("evergraph.report") / "templates" / "report.js").read_text(encoding="utf-8").strip()
+    drawn = any(isinstance(one["body"], Body) and one["body"].chart for one in sections)
+    packed, hashed = _library() if drawn else (None, "")
     scripts = f"'sha256-{_hash(script.encode())}' {hashed}".strip()
-    policy = f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data:"
-    head = tag(
-        "head",
-        Safe('<meta charset="utf-8">'),
-        Safe(f'<meta http-equiv="Content-Security-Policy" content="{policy}">'),
-        Safe('<meta name="viewport" content="width=device-width, initial-scale=1">'),
-        Safe('<meta name="color-scheme" content="light dark">'),
-        Safe(f'<meta name="generator" content="Evergraph {__version__}">'),
-        tag("title", f"{story.title} – Evergraph report"),
-        Safe(f"<style>\n{_style()}</style>"),
+    template = _environment().get_template("report.html")
+    return template.render(
+        story=story, sections=sections, script=script, packed=packed, scripts=scripts, version=__version__
     )
-    body = tag(
-        "body",
-        tag("div", _header(story), _notices(story), _navigation(), shown, _footer(), class_="page"),
-        packed and data_block("plotly", "application/gzip", packed),
-        Safe(f"<script>{script}</script>"),
-    )
-    return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
 
 
 def write_page(page: str, path: Path) -> int:
-    """Write a page, at once or not at all, and tell its size in bytes; its folder is made if need be."""
+    """Write a page in one step, with its folder if need be; return its size in bytes."""
     data = page.encode()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -94,8 +85,22 @@ def write_page(page: str, path: Path) -> int:
 
 
 @cache
+def _environment() -> Any:
+    import jinja2
+
+    loader = jinja2.PackageLoader("evergraph.report")
+    made = jinja2.Environment(
+        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    made.filters["prose"] = lambda text: text.replace(" %", "\u00a0%")  # a per cent sign stays with its number
+    made.tests["missing"] = lambda part: isinstance(part, Missing)
+    return made
+
+
+@cache
 def _library() -> tuple[str, str]:
-    """plotly.js, packed, and the hash of what is unpacked, as a browser wants it told."""
+    """Return plotly.js, packed, and the hash of what is unpacked, as a browser wants it told."""
     code = (files("plotly") / "package_data" / "plotly.min.js").read_bytes()
     return base64.b64encode(gzip.compress(code, 9, mtime=0)).decode(), f"'sha256-{_hash(code)}'"
 
@@ -104,54 +109,331 @@ def _hash(code: bytes) -> str:
     return base64.b64encode(hashlib.sha256(code).digest()).decode()
 
 
-def _style() -> str:
-    light, dark = (
-        "".join(f"--{name}:{value};" for name, value in colours.items())
-        for colours in (
-            theme | {name: both[number] for name, both in PALETTE.items()} for number, theme in enumerate(_THEMES)
-        )
-    )
-    sheet = (files("evergraph.report") / "page.css").read_text(encoding="utf-8")
-    return (
-        f":root{{color-scheme:light;{light}}}\n"
-        f"@media (prefers-color-scheme:dark){{:root:not([data-theme=light]){{color-scheme:dark;{dark}}}}}\n"
-        f":root[data-theme=dark]{{color-scheme:dark;{dark}}}\n{sheet}"
-    )
+# --- parts -----------------------------------------------------------------------------------------------------------
 
 
-def _header(story: Story) -> Safe:
-    kind = {"run": "Report of a run", "workspace": "Report of a workspace"}[story.kind]
-    words = (tag("p", kind, class_="kind"), tag("h1", story.title), tag("p", story.summary, class_="summary"))
-    return tag("header", tag("div", *words), tag("button", "Dark", id="theme", type="button", hidden=True))
+def _headlines(story: Story) -> Body:
+    return Body(headlines=[_headline(one) for one in story.headlines])
 
 
-def _notices(story: Story) -> Safe:
-    sorry = "This browser cannot unpack the charts. All their numbers are in the tables."
-    return tag(
-        "div",
-        *(tag("p", note, class_="notice") for note in story.notes),
-        tag("p", sorry, class_="notice", id="sorry", hidden=True),
-        tag("noscript", tag("p", "Charts need JavaScript. All their numbers are in the tables.", class_="notice")),
-        class_="notices",
-    )
+def _headline(one: Headline) -> dict[str, Any]:
+    value, half = _written(one.value, one.kind), None
+    if one.value is not None and one.half is not None:
+        half = _written(one.half, one.kind).split("\u00a0")[0]  # its unit stands with the value
+    return {"name": one.name, "value": value, "half": half, "meaning": one.meaning}
 
 
-def _navigation() -> Safe:
-    links = [tag("li", tag("a", section.word, href=f"#{section.name}")) for section in SECTIONS]
-    return tag("nav", tag("ul", *links), aria_label="Parts of this page")
+def _over_time(draw: Callable[[Slices], charts.Chart]) -> Callable[[Story], Body | Missing]:
+    def show(story: Story) -> Body | Missing:
+        found = story.slices
+        return found if isinstance(found, Missing) else Body(draw(found), found.intervals)
+
+    return show
 
 
-def _section(story: Story, section: Section) -> Safe:
-    told, name = getattr(story, section.part), section.name
-    body = tag("p", prose(told.reason), class_="missing") if isinstance(told, Missing) else section.show(told)
-    title, lead = (
-        tag("h2", section.heading, id=f"{name}-title"),
-        tag("p", prose(section.lead_for(story.kind)), class_="lead"),
-    )
-    return tag("section", title, lead, body, id=name, aria_labelledby=f"{name}-title")
+def _all_times(story: Story) -> Body | Missing:
+    slices = story.slices
+    if isinstance(slices, Missing):
+        return slices
+    versions = any(row.version is not None for row in slices.rows)
+    heads = ["time", "vertices", "labelled", "known classes", "new classes", "accuracy", "95 % interval"]
+    heads += ["truly unseen", "held to be unseen", "MCC", "open F1", "drift", *(["model"] if versions else [])]
+    rows = [
+        [
+            row.time,
+            *(f"{count:,}" for count in (row.vertices, row.labelled, row.known_classes, row.new_classes)),
+            *(_mean(row.accuracy), _interval(row.accuracy), _share(row.unseen), _mean(row.rejected)),
+            *(_score(row.mcc), _score(row.open_f1), _score(row.drift)),
+            *([row.version or _NONE] if versions else []),
+        ]
+        for row in slices.rows
+    ]
+    return Body(table=Numbers("All times in numbers", heads, rows), folded=False)
 
 
-def _footer() -> Safe:
-    words = f"Made by Evergraph {__version__}. This page is complete in itself and loads nothing."
-    hint = " Charts: point at them for values, drag to zoom, double-click to go back."
-    return tag("footer", joined([words, hint]))
+def _transfer(story: Story) -> Body | Missing:
+    transfer = story.transfer
+    if isinstance(transfer, Missing):
+        return transfer
+    half = "" if transfer.half is None else f" ± {100 * transfer.half:.1f}"
+    value = _signed(transfer.value)
+    told = f"From the second time on, keeping the weights changes accuracy by {value}{half} percentage points."
+    rows = [[time, _signed(gain)] for time, gain in zip(transfer.times, transfer.gains, strict=True)]
+    numbers = Numbers("Gain at each time", ["time", "gain, percentage points"], rows)
+    return Body(charts.transfer_chart(transfer), f"{told} {transfer.against}", numbers)
+
+
+def _of_graph(show: Callable[[GraphDescription, Story], Body | Missing]) -> Callable[[Story], Body | Missing]:
+    return lambda story: story.graph if isinstance(story.graph, Missing) else show(story.graph, story)
+
+
+def _drift(graph: GraphDescription, _: Story) -> Body | Missing:
+    if len(graph.drift) < 2:
+        return Missing("Only one time has labels, so there is nothing to compare it with.")
+    first = None if graph.first_task is None else str(graph.first_task)
+    rows = [[str(one.time), _score(one.consecutive), _score(one.cumulative)] for one in graph.drift]
+    heads = ["time", "against the time before", "against all times before"]
+    return Body(charts.drift_chart(graph.drift, first), table=Numbers("Drift at each time", heads, rows))
+
+
+def _timeline(graph: GraphDescription, _: Story) -> Body | Missing:
+    if not graph.classes:
+        return Missing("No vertex of the graph has a label, so there are no classes to follow.")
+    largest = sorted(graph.classes, key=lambda one: (-one.vertices, one.name))[:_LARGEST]
+    born = {time: at for at, time in enumerate(graph.times)}
+    shown = sorted(largest, key=lambda one: (born[one.times[0]], -one.vertices, one.name))
+    others = len(graph.classes) - len(shown)
+    rows = [[one.name, str(one.times[0]), str(one.times[-1]), f"{one.vertices:,}"] for one in shown]
+    heads = ["class", "first", "last", "vertices"]
+    numbers = Numbers("Classes with their first and last time", heads, rows, words=[0])
+    after = f"{others:,} smaller classes are not shown." if others else None
+    return Body(charts.timeline_chart([str(time) for time in graph.times], shown), after, numbers)
+
+
+def _differences(graph: GraphDescription, story: Story) -> Body | Missing:
+    found, steps, history = graph.past_differences, graph.time_steps, story.history
+    if found is None:
+        return Missing("The graph has no edges before the first task, so no history size could be read off them.")
+    last = max(at for at, count in enumerate(found.counts) if count)
+    shares = [count / sum(found.counts) for count in found.counts[: last + 1]]
+    if history is None:
+        told = "The history in use is all there is."
+    else:
+        covered = _share(sum(shares[: history + 1]))
+        told = f"The history in use is {_long(history, steps)}; it covers {covered} of the pairs."
+    sizes = ", ".join(f"{level} % by {size}" for level, size in found.history_sizes.items())
+    after = f"{told} Covered are {sizes}. Only what is older than {graph.first_task} was looked at."
+    totals = accumulate(shares)
+    rows = [[str(at), _share(share), _share(total)] for at, (share, total) in enumerate(zip(shares, totals, strict=True))]
+    numbers = Numbers("Time differences", [f"difference, {steps}", "pairs", "all up to here"], rows)
+    return Body(charts.differences_chart(shares, steps, history), after, numbers)
+
+
+def _confusion(story: Story) -> Body | Missing:
+    confusion = story.confusion
+    if isinstance(confusion, Missing):
+        return confusion
+    labels = charts.confusion_labels(confusion.names)
+    rows = [
+        [name, mark, *(f"{count:,}" for count in counts)]
+        for (mark, name), counts in zip(labels, confusion.counts, strict=True)
+    ]
+    heads = ["truly", "", *(mark for mark, _ in labels)]
+    numbers = Numbers("Vertices by true class (rows) and decision (columns)", heads, rows, words=[0])
+    return Body(charts.confusion_chart(confusion), f"Counted over {confusion.over}.", numbers)
+
+
+def _calibration(story: Story) -> Body | Missing:
+    calibration = story.calibration
+    if isinstance(calibration, Missing):
+        return calibration
+    told = f"On average a probability is {100 * calibration.error:.1f} percentage points off (calibration error)."
+    rows = [[_share(one.confidence), _share(one.accuracy), f"{one.count:,}"] for one in calibration.bins]
+    numbers = Numbers("Probability and truth", ["mean probability", "right", "vertices"], rows)
+    return Body(charts.calibration_chart(calibration), told, numbers)
+
+
+def _threshold(story: Story) -> Body | Missing:
+    curve = story.threshold
+    if isinstance(curve, Missing):
+        return curve
+    best = max(range(len(curve.mcc)), key=lambda row: curve.mcc[row])
+    told = f"The best MCC, {_score(curve.mcc[best])}, would have been at {curve.thresholds[best]:.3g}"
+    if curve.in_force is None:
+        told = f"{told}. No single threshold was in force."
+    else:
+        now = curve.mcc[curve.thresholds.index(curve.in_force)]
+        told = f"{told}; in force was {curve.in_force:.3g}, with an MCC of {_score(now)}."
+    columns = zip(curve.thresholds, curve.found, curve.false_alarms, curve.mcc, strict=True)
+    rows = [
+        [f"{at:.3g}", _share(found), _share(alarms), _score(mcc)]
+        for row, (at, found, alarms, mcc) in enumerate(columns)
+        if row % 5 == 0 or at == curve.in_force
+    ]
+    numbers = Numbers("Thresholds", ["threshold", "unseen found", "false alarms", "MCC"], rows)
+    return Body(charts.threshold_chart(curve), told, numbers)
+
+
+def _review(story: Story) -> Body | Missing:
+    review = story.review
+    if isinstance(review, Missing):
+        return review
+    columns: dict[str, list[str]] = {
+        "vertex": [row.id for row in review.rows],
+        "time": [row.time for row in review.rows],
+        "score": [_score(row.score) for row in review.rows],
+        "most likely class": [row.best for row in review.rows],
+        "probability": [_share(row.probability) for row in review.rows],
+    }
+    if any(row.words is not None for row in review.rows):
+        columns["words"] = [" ".join(row.words or ()) or _NONE for row in review.rows]
+    if any(row.neighbours is not None for row in review.rows):
+        columns["neighbours"] = [_neighbours(row.neighbours or ()) for row in review.rows]
+    if any(row.truth is not None for row in review.rows):
+        columns["truly"] = [row.truth or _NONE for row in review.rows]
+    rows = list(zip(*columns.values(), strict=True))
+    words = [0, 3, *range(5, len(columns))]
+    return Body(None, review.which, Numbers("Vertices to review", list(columns), rows, words, "cards"), folded=False)
+
+
+def _neighbours(classes: Sequence[tuple[str, int]]) -> str:
+    told = [f"{name} ×\u00a0{count}" for name, count in classes[:_MOST_CLASSES]]
+    more = [f"{len(classes) - _MOST_CLASSES} more"] if len(classes) > _MOST_CLASSES else []
+    return ", ".join(told + more) or _NONE
+
+
+def _details(story: Story) -> Body:
+    return Body(table=Numbers("Details", ["what", "value"], story.details, [0, 1], "details"), folded=False)
+
+
+# --- sections --------------------------------------------------------------------------------------------------------
+
+
+def _lead(text: str, workspace: str = "") -> Callable[[Story], str]:
+    """Return how to read a section, which may not be the same in the report of a workspace."""
+    return lambda story: workspace if workspace and story.kind == "workspace" else text
+
+
+_Section = tuple[str, str, str, Callable[[Story], str], Callable[[Story], Body | Missing]]
+_SECTIONS: Iterable[_Section] = (
+    (
+        *("glance", "At a glance", "At a glance"),
+        _lead("Figures of all times together; ± is half the width of their 95 % interval."),
+        _headlines,
+    ),
+    (
+        *("accuracy", "Accuracy", "Accuracy over time"),
+        _lead(
+            "How many new vertices got the right class at each time; the dashed line leaves out those whose class the"
+            " learner could not know."
+        ),
+        _over_time(charts.accuracy_chart),
+    ),
+    (
+        *("unseen", "Unseen classes", "Unseen classes over time"),
+        _lead(
+            "How many vertices were held to be of a class never seen before, beside how many truly were; the closer "
+            "the lines, the better.",
+            "How many of all decided vertices were held to be of a class never seen before, beside how many of those "
+            "whose label has come truly were. These are not the same vertices as long as labels are missing, and what"
+            " was reviewed gets its label first.",
+        ),
+        _over_time(charts.unseen_chart),
+    ),
+    (
+        *("numbers", "All times", "All times in numbers"),
+        _lead(
+            "One row for each time; shares are of the vertices whose label is known by now.",
+            "One row for each time; shares are of the vertices whose label is known by now, but “held to be unseen” is"
+            " of all that were decided.",
+        ),
+        _all_times,
+    ),
+    (
+        *("transfer", "Forward transfer", "Forward transfer"),
+        _lead("What the learner gains by keeping its weights from time to time, against starting afresh."),
+        _transfer,
+    ),
+    (
+        *("drift", "Drift", "Drift of the classes"),
+        _lead(
+            "How far the mix of classes moves: 0 is no change, 1 is no class in common. High drift makes old labels "
+            "worth less."
+        ),
+        _of_graph(_drift),
+    ),
+    (
+        *("classes", "Classes", "Birth, growth and death of classes"),
+        _lead(
+            "One row for each of the largest classes, the oldest at the top: a row begins where the class is born, is"
+            " strongest where it is largest, and ends where it dies out."
+        ),
+        _of_graph(_timeline),
+    ),
+    (
+        *("confusion", "Confusion", "Confusion of the largest classes"),
+        _lead(
+            "Rows are the true classes, columns what they were taken for, under the same numbers (O: other classes, "
+            "U: unseen); a strong diagonal is good."
+        ),
+        _confusion,
+    ),
+    (
+        *("calibration", "Calibration", "Calibration"),
+        _lead(
+            "Of the vertices that get a probability of 80 %, 80 % should be right: then the line is on the dotted "
+            "one. Below it the learner is too sure of itself."
+        ),
+        _calibration,
+    ),
+    (
+        *("threshold", "Threshold", "What another threshold would have done"),
+        _lead(
+            "A strict threshold finds more unseen vertices and gives more false alarms; MCC weighs both against each "
+            "other, and is best where it is highest."
+        ),
+        _threshold,
+    ),
+    (
+        *("history", "History", "Time differences and history"),
+        _lead(
+            "How far in time those vertices lie apart that a model of two layers can connect; a history that covers "
+            "half of the pairs or more is usually enough."
+        ),
+        _of_graph(_differences),
+    ),
+    (
+        *("review", "To review", "Unseen vertices to review"),
+        _lead(
+            "Vertices that no known class claims, the strangest first: look at them, and name their class if it is new."
+        ),
+        _review,
+    ),
+    (
+        *("details", "Details", "Details"),
+        _lead(
+            "Everything that is needed to know, and to do again, what this page shows.",
+            "Settings, models so far and the last commands.",
+        ),
+        _details,
+    ),
+)
+
+
+# --- numbers in words ------------------------------------------------------------------------------------------------
+
+
+def _long(history: int, steps: str) -> str:
+    """Return a length of time; of one step in the singular: ``"1 step of 5 years"``."""
+    first, *rest = steps.split(" ", 1)
+    return " ".join([str(history), first[:-1] if history == 1 else first, *rest])
+
+
+def _written(value: float | None, kind: str) -> str:
+    if kind == "share":
+        return _share(value)
+    if kind == "score" or value is None:
+        return _score(value)
+    return f"{value:,.0f}" if kind == "count" else f"{value:,.1f}\u00a0s"
+
+
+def _share(value: float | None) -> str:
+    return _NONE if value is None else f"{100 * value:.1f}\u00a0%"
+
+
+def _mean(band: Band | None) -> str:
+    return _share(None if band is None else band.mean)
+
+
+def _score(value: float | None) -> str:
+    return _NONE if value is None else f"{value:.3f}".replace("-", "−")
+
+
+def _signed(value: float | None) -> str:
+    return _NONE if value is None else f"{100 * value:+.1f}".replace("-", "−")
+
+
+def _interval(band: Band | None) -> str:
+    if band is None or band.low is None or band.high is None:
+        return _NONE
+    return f"{100 * band.low:.1f} to {100 * band.high:.1f}"
