@@ -7,21 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from evergraph.analysis.description import ClassHistory, DifferenceSummary, DriftAt, GraphDescription
 from evergraph.report.measures import band_of_share, calibration_of, confusion_of, threshold_curve_of
-from evergraph.report.story import (
-    ClassLine,
-    ClassTimeline,
-    Drift,
-    Headline,
-    Missing,
-    Review,
-    ReviewRow,
-    Slice,
-    Slices,
-    Story,
-    TimeDifferences,
-    Transfer,
-)
+from evergraph.report.story import Headline, Missing, Review, ReviewRow, Slice, Slices, Story, Transfer
 
 ATTACK = "</script><script>alert(1)</script>"
 HOSTILE = (
@@ -66,12 +54,6 @@ def ordinary(names: tuple[str, ...] | None = None, times: tuple[str, ...] | None
         )
         for at, time in enumerate(times)
     )
-    lines = tuple(
-        ClassLine(
-            name, times[at % len(times)], times[-1], tuple(int(count) for count in draw.integers(0, 99, len(times)))
-        )
-        for at, name in enumerate(names[:20])
-    )
     review = tuple(
         ReviewRow(f"vertex {at} {name}", times[-1], 0.5 - 0.01 * at, name, 0.3, (name, "word"), ((name, 3),), name)
         for at, name in enumerate(names)
@@ -90,18 +72,54 @@ def ordinary(names: tuple[str, ...] | None = None, times: tuple[str, ...] | None
         ),
         slices=Slices(rows, "Bands are Wilson’s 95 % intervals."),
         transfer=Transfer(0.031, 0.01, times, tuple(0.1 - 0.02 * at for at in range(len(times))), names[0]),
-        drift=Drift(
-            times, (None, *[0.4] * (len(times) - 1)), (None, *[0.5] * (len(times) - 1)), times[len(times) // 2]
-        ),
-        timeline=ClassTimeline(times, lines, len(names) - len(lines)),
+        graph=described(names, times),
+        history=1,
         confusion=confusion,
         calibration=calibration_of(probability, best == truth),
         threshold=threshold_curve_of(probability, unseen, on="probability", in_force=0.5),
-        differences=TimeDifferences(
-            (0.5, 0.3, 0.15, 0.05), "years", ((25, 1), (50, 1), (75, 2), (100, 3)), 1, times[0]
-        ),
         review=Review(review, f"All of {names[0]}."),
         details=(("graph", names[0]), ("command", f"evergraph run {names[0]} --out x"), (names[0], names[-1])),
+    )
+
+
+def described(names: tuple[str, ...], times: tuple[str, ...], steps: str = "years") -> GraphDescription:
+    """A graph of so many classes over so many times."""
+    draw = np.random.default_rng(8)
+    classes = [
+        ClassHistory(name, list(times[at % len(times) :]), draw.integers(1, 99, len(times) - at % len(times)).tolist())
+        for at, name in enumerate(names)
+    ]
+    sizes = {"25": 1, "50": 1, "75": 2, "100": 3}
+    zeros = [0] * len(times)
+    return GraphDescription(
+        name=names[0],
+        about={},
+        vertices=900,
+        edges=1234,
+        features="words",
+        feature_kind="words",
+        feature_width=7,
+        label_rate=1.0,
+        time_unit="year",
+        time_step=1,
+        time_steps=steps,
+        times=list(times),
+        vertices_at=zeros,
+        classes_at=zeros,
+        unseen_at=zeros,
+        first_task=times[len(times) // 2],
+        test_vertices=0,
+        unseen_vertices=0,
+        new_classes=[],
+        classes=classes,
+        homophily=None,
+        mean_degree=2.0,
+        isolated=0,
+        degrees={},
+        power_law=None,
+        drift=[DriftAt(time, 0.4 if at else None, 0.5 if at else None) for at, time in enumerate(times)],
+        differences={},
+        past_differences=DifferenceSummary(2, 20, [10, 6, 3, 1], {}, sizes, 900, None),
     )
 
 
@@ -113,13 +131,8 @@ def hostile() -> Story:
 def empty() -> Story:
     """Nothing but reasons."""
     reason = Missing(f"There is none of it: {ATTACK}.")
-    parts: dict[str, Any] = dict.fromkeys(
-        (
-            *("slices", "transfer", "drift", "timeline", "confusion"),
-            *("calibration", "threshold", "differences", "review"),
-        ),
-        reason,
-    )
+    names = ("slices", "transfer", "graph", "confusion", "calibration", "threshold", "review")
+    parts: dict[str, Any] = dict.fromkeys(names, reason)
     return replace(ordinary(), kind="workspace", notes=(), **parts)
 
 
@@ -127,7 +140,7 @@ def single() -> Story:
     """A run of one task under one seed, without history and without intervals."""
     story = ordinary(("only class",), ("7",))
     assert not isinstance(story.slices, Missing)
-    assert not isinstance(story.differences, Missing)
     row = replace(story.slices.rows[0], accuracy=None, known_accuracy=None, rejected=None, unseen=None, open_f1=None)
-    differences = replace(story.differences, history=None, before=None)
-    return replace(story, slices=Slices((row,), "No bands."), differences=differences)
+    assert not isinstance(story.graph, Missing)
+    graph = replace(story.graph, drift=[DriftAt("7", None, None), DriftAt("8", 0.5, 0.5)], first_task=None)
+    return replace(story, slices=Slices((row,), "No bands."), graph=graph, history=None)

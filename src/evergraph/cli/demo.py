@@ -118,7 +118,7 @@ def _run(out: Path, years: str, say: Callable[[str], Any], quiet: bool) -> tuple
     """Take a learner through all years, and report on that."""
     from evergraph.cli.report import report
     from evergraph.cli.run import run
-    from evergraph.report.of_run import story_of_run
+    from evergraph.report.run import story_of_run
 
     say(f"\n3. Learning for life\n{_RUN.format(years=years)}")
     folder, page = out / "run", out / "report.html"

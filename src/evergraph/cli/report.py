@@ -52,11 +52,11 @@ def report(
 def _story(folder: Path, against: Path | None) -> Story:
     """The story of whatever the folder holds."""
     if not (folder / "workspace.json").is_file():
-        from evergraph.report.of_run import story_of_run
+        from evergraph.report.run import story_of_run
 
         return story_of_run(folder, against)
     if against is not None:
         raise InputError("a workspace has no run to compare with", fix="leave --against out")
-    from evergraph.report.of_workspace import story_of_workspace
+    from evergraph.report.workspace import story_of_workspace
 
     return story_of_workspace(folder)

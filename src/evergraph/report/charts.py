@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
-from evergraph.analysis.description import ClassHistory, DriftAt, GraphDescription
+from evergraph.analysis.description import ClassHistory, DriftAt
 from evergraph.report.measures import OTHER
 from evergraph.report.story import Band, Calibration, ConfusionTable, Slices, ThresholdCurve, Transfer
 
@@ -50,13 +50,13 @@ _LAYOUT: dict[str, Any] = {
         "namelength": -1,
     },
     "xaxis": {**_AXIS, **_TICKS, **_SPIKES},
-    "yaxis": {**_AXIS, "rangemode": "tozero", "nticks": 6},
+    "yaxis": {**deepcopy(_AXIS), "rangemode": "tozero", "nticks": 6},
 }
 
 
 @dataclass(frozen=True)
 class Key:
-    """An entry of a legend: its text, colour and mark (``line``, ``dashed``, ``dotted``, ``area``), and a short text."""
+    """An entry of a legend; marks are ``line``, ``dashed``, ``dotted`` and ``area``."""
 
     text: str
     colour: str

@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 
 from evergraph.evaluation.metrics import over_seeds
 from evergraph.graph.classes import UNSEEN
-from evergraph.report.story import Band, Calibration, CalibrationBin, Confusion, Missing, ThresholdCurve
-
-__all__ = ["band_of_share", "band_over_seeds", "calibration_of", "confusion_of", "threshold_curve_of", "threshold_of"]
+from evergraph.report.story import Band, Calibration, CalibrationBin, ConfusionTable, Missing, ThresholdCurve
 
 OTHER = "other classes"
 
@@ -62,25 +60,17 @@ def band_of_share(share: float, n: int) -> Band | None:
 
 def confusion_of(
     truth: NDArray[np.object_], decided: NDArray[np.object_], unseen: NDArray[np.bool_], over: str
-) -> Confusion | Missing:
+) -> ConfusionTable | Missing:
     """Count truth against decision for the largest classes; all arrays are of labelled vertices.
 
-    Parameters
-    ----------
-    truth
-        Class names.
-    decided
-        Names of known classes, or `UNSEEN`.
-    unseen
-        Whether the learner did not know the class.
-    over
-        What is counted, in words.
+    ``decided`` holds names of known classes or `UNSEEN`; ``unseen`` is whether the learner did not know the class.
+
 
     Examples
     --------
     >>> truth, unseen = np.array(["x", "x", "y"], object), np.array([False, False, True])
     >>> confusion_of(truth, np.array(["x", "unseen", "unseen"], object), unseen, "a test")
-    Confusion(names=('x', 'unseen'), counts=((1, 1), (0, 1)), over='a test')
+    ConfusionTable(names=('x', 'unseen'), counts=((1, 1), (0, 1)), over='a test')
     """
     if not len(truth):
         return _NO_TRUTH
@@ -98,7 +88,7 @@ def confusion_of(
     names = [*largest, OTHER, UNSEEN]
     if not (table[other].any() or table[:, other].any()):
         names, table = [*largest, UNSEEN], np.delete(np.delete(table, other, 0), other, 1)
-    return Confusion(tuple(names), tuple(tuple(row) for row in table.tolist()), over)
+    return ConfusionTable(tuple(names), tuple(tuple(row) for row in table.tolist()), over)
 
 
 def calibration_of(probability: NDArray[np.float64], right: NDArray[np.bool_]) -> Calibration | Missing:
@@ -132,19 +122,10 @@ def threshold_curve_of(
     on: Literal["probability", "score"],
     in_force: float | None,
 ) -> ThresholdCurve | Missing:
-    """What every threshold would have done on labelled vertices.
+    """Return what every threshold would have done on labelled vertices.
 
-    Parameters
-    ----------
-    values
-        The probability of the best known class, if a vertex is held to be unseen where that is below a threshold; or
-        the score, if it is where that is above one.
-    unseen
-        Whether the learner did not know the class.
-    on
-        Which of the two.
-    in_force
-        The threshold that decided.
+    A vertex is flagged if the ``probability`` of its best known class is below the threshold, or its ``score`` above.
+
 
     Examples
     --------

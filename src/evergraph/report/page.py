@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from evergraph import __version__
+from evergraph.analysis import GraphDescription
 from evergraph.errors import EvergraphError
 from evergraph.report import charts
-from evergraph.report.story import Band, GraphDescription, Headline, Missing, Slices, Story
+from evergraph.report.story import Band, Headline, Missing, Slices, Story
 from evergraph.storage.files import write_atomic
 
 __all__ = ["page_of", "write_page"]
@@ -204,7 +205,9 @@ def _differences(graph: GraphDescription, story: Story) -> Body | Missing:
     sizes = ", ".join(f"{level} % by {size}" for level, size in found.history_sizes.items())
     after = f"{told} Covered are {sizes}. Only what is older than {graph.first_task} was looked at."
     totals = accumulate(shares)
-    rows = [[str(at), _share(share), _share(total)] for at, (share, total) in enumerate(zip(shares, totals, strict=True))]
+    rows = [
+        [str(at), _share(share), _share(total)] for at, (share, total) in enumerate(zip(shares, totals, strict=True))
+    ]
     numbers = Numbers("Time differences", [f"difference, {steps}", "pairs", "all up to here"], rows)
     return Body(charts.differences_chart(shares, steps, history), after, numbers)
 

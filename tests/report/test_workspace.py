@@ -14,10 +14,9 @@ from evergraph.datasets import synthetic
 from evergraph.datasets.export import to_tables
 from evergraph.detect import GDOC
 from evergraph.nn import MLP
-from evergraph.report.of_workspace import story_of_workspace
 from evergraph.report.page import page_of
-from evergraph.report.parts import differences_part
-from evergraph.report.story import Missing, TimeDifferences
+from evergraph.report.story import Missing
+from evergraph.report.workspace import story_of_workspace
 
 GRAPH = synthetic(vertices=400, times=6, classes=3, new_classes=1, seed=4)
 FIRST = 3
@@ -89,20 +88,6 @@ def test_the_page_says_of_which_vertices_its_shares_are(folder: Path) -> None:
     as_run = page_of(replace(story, kind="run"))
     assert "the closer the lines, the better" in as_run
     assert "of all that were decided" not in as_run
-
-
-@pytest.mark.parametrize(
-    ("history", "steps", "told"),
-    [
-        (1, "years", "is 1 year;"),
-        (2, "years", "is 2 years;"),
-        (1, "steps", "is 1 step;"),
-        (1, "steps of 5 years", "is 1 step of 5 years;"),
-        (3, "steps of 5 years", "is 3 steps of 5 years;"),
-    ],
-)
-def test_one_step_is_told_in_the_singular(history: int, steps: str, told: str) -> None:
-    assert told in differences_part(TimeDifferences((0.5, 0.5), steps, ((50, 1),), history))
 
 
 def test_a_fresh_workspace_says_what_is_missing(tmp_path: Path) -> None:

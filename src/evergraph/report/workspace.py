@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from evergraph import __version__
-from evergraph.analysis import describe
+from evergraph.analysis import GraphDescription, describe
 from evergraph.evaluation.results import flat
 from evergraph.report.measures import band_of_share, calibration_of, confusion_of, threshold_of
-from evergraph.report.of_graph import differences_of, drift_of, timeline_of
 from evergraph.report.story import Band, Headline, Missing, Review, ReviewRow, Slice, Slices, Story
 from evergraph.workspace import Workspace
 from evergraph.workspace.scoring import SliceScores, scored_decisions
@@ -37,7 +36,7 @@ def story_of_workspace(folder: Path) -> Story:
     state, graph, slices = workspace.state, workspace.graph, workspace.scores()
     status, described = workspace.status(), json.loads(workspace.store.read(state.model.learner))
     times = [kept.time for kept in state.decisions] or [state.model.time]
-    facts = describe(graph, folder.resolve().name, first=min(times), past=True).as_dict()
+    facts = describe(graph, folder.resolve().name, first=min(times), past=True)
     scored = [row for rows in scored_decisions(workspace.store, state, graph).values() for row in rows.values()]
     return Story(
         title=folder.resolve().name,
@@ -53,9 +52,8 @@ def story_of_workspace(folder: Path) -> Story:
         headlines=_headlines(slices, scored),
         slices=_slices(state, slices),
         transfer=Missing("It compares two lines of models; see the reports of runs."),
-        drift=drift_of(facts),
-        timeline=timeline_of(facts),
-        differences=differences_of(facts, state.settings.history),
+        graph=facts,
+        history=state.settings.history,
         **_of_decisions(state, described.get("detector") or {}, scored),
         review=_review(workspace, status.to_review),
         details=_details(state, described, facts),
@@ -160,11 +158,11 @@ def _review(workspace: Workspace, there: int) -> Review | Missing:
     return Review(found, f"{held}; these have the highest scores." if there > len(found) else f"{held}.")
 
 
-def _details(state: State, described: Mapping[str, Any], facts: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+def _details(state: State, described: Mapping[str, Any], graph: GraphDescription) -> tuple[tuple[str, str], ...]:
     """Settings, the models so far, and the last commands."""
     found = {
-        "graph": f"{facts['vertices']:,} vertices, {facts['edges']:,} edges, {len(facts['classes']):,} classes",
-        "times": f"{facts['times'][0]} to {facts['times'][-1]}, in {facts['time_steps']}",
+        "graph": f"{graph.vertices:,} vertices, {graph.edges:,} edges, {len(graph.classes):,} classes",
+        "times": f"{graph.times[0]} to {graph.times[-1]}, in {graph.time_steps}",
         "history": state.settings.history_why,
     }
     settings = {name: described[name] for name in ("model", "detector", "settings")}

@@ -1,29 +1,21 @@
-"""What a report tells, against other ways to compute it; and the page as text."""
+"""What the report of a run tells, against other ways to compute it; and the command."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import math
-import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
-from scipy.stats import binomtest
-from sklearn.calibration import calibration_curve
 from sklearn.feature_extraction.text import TfidfTransformer
-from sklearn.metrics import confusion_matrix, matthews_corrcoef
 
-from evergraph.analysis import drift, tdiff
+from evergraph.analysis import GraphDescription, drift, tdiff
+from evergraph.analysis.description import DifferenceSummary
 from evergraph.datasets import synthetic
 from evergraph.detect import DOC, GDOC
 from evergraph.errors import EvergraphError, InputError
@@ -37,38 +29,22 @@ from evergraph.graph.evolving import EvolvingGraph
 from evergraph.learning.learner import LifelongLearner
 from evergraph.learning.task import history_sizes, tasks
 from evergraph.nn import GAT, GraphSAGE
-from evergraph.report.chart_pieces import PALETTE, shortened
-from evergraph.report.html import Safe, data_block, tag
-from evergraph.report.measures import (
-    band_of_share,
-    calibration_of,
-    confusion_of,
-    threshold_curve_of,
-    threshold_of,
-)
-from evergraph.report.of_run import story_of_run
 from evergraph.report.page import page_of, write_page
-from evergraph.report.run_details import command_of
+from evergraph.report.run import command_of, story_of_run
 from evergraph.report.story import (
     Calibration,
-    ClassTimeline,
-    Confusion,
-    Drift,
+    ConfusionTable,
     Missing,
     Review,
     Slices,
-    Story,
     ThresholdCurve,
-    TimeDifferences,
     Transfer,
 )
-from tests.report import stories
 
 GRAPH = synthetic(vertices=400, times=6, classes=4, new_classes=1, seed=1)
 SMALL = Configuration(GraphSAGE(hidden=8), GDOC(0.7), history=1, steps=25, lr=0.05, first=3)
 SEEDS = [0, 1]
 DECIDED = ("confusion", "calibration", "threshold", "review")
-OF_GRAPH = ("drift", "timeline", "differences")
 
 Part = TypeVar("Part")
 
@@ -97,92 +73,6 @@ def copied(made: tuple[Path, Run], tmp_path: Path) -> Path:
 def is_a(part: object, kind: type[Part]) -> Part:
     assert isinstance(part, kind), part
     return part
-
-
-# --- measures --------------------------------------------------------------------------------------------------------
-
-shares = st.floats(0, 1) | st.sampled_from([0.0, 0.1, 0.3, 0.5, 0.7, 1.0])
-
-
-@given(st.lists(st.tuples(shares, st.booleans()), min_size=1, max_size=60))
-def test_calibration_is_scikit_learns(rows: list[tuple[float, bool]]) -> None:
-    probability, right = (np.array(column) for column in zip(*rows, strict=True))
-    found = is_a(calibration_of(probability, right), Calibration)
-    accuracy, confidence = calibration_curve(
-        np.append(right, [True, False]), np.append(probability, [2, 2]) / 2, n_bins=20
-    )
-    kept = confidence < 0.99  # two that are not ours, for scikit-learn wants both kinds
-    assert [one.accuracy for one in found.bins] == pytest.approx(accuracy[kept].tolist())
-    assert [one.confidence for one in found.bins] == pytest.approx((2 * confidence[kept]).tolist())
-    error = sum(one.count * abs(one.accuracy - one.confidence) for one in found.bins) / len(rows)
-    assert found.error == pytest.approx(error)
-    assert sum(one.count for one in found.bins) == len(rows)
-
-
-@given(st.integers(0, 2**32), st.integers(1, 16), st.integers(1, 300))
-def test_confusion_is_scikit_learns(seed: int, classes: int, n: int) -> None:
-    draw = np.random.default_rng(seed)
-    names = np.array([f"class {number}" for number in range(classes)], object)
-    truth, said = draw.choice(names, n), draw.choice(np.append(names, "unseen"), n)
-    unseen = draw.random(n) < 0.2
-    found = is_a(confusion_of(truth, said, unseen, "a test"), Confusion)
-    assume(len(found.names) > 1)  # scikit-learn warns of a single one
-    known = truth[~unseen].tolist()
-    largest = sorted(set(known), key=lambda name: (-known.count(name), name))[:10]
-    kept = {name: name for name in (*largest, "unseen")}
-    true = [kept.get(name, "other classes") for name in np.where(unseen, "unseen", truth)]
-    decided = [kept.get(name, "other classes") for name in said]
-    assert list(found.names) == [*largest, *(["other classes"] if "other classes" in true + decided else []), "unseen"]
-    assert np.array(found.counts).tolist() == confusion_matrix(true, decided, labels=list(found.names)).tolist()
-
-
-@pytest.mark.parametrize("on", ["probability", "score"])
-@pytest.mark.parametrize("seed", range(3))
-def test_the_threshold_curve_is_what_each_threshold_does(on: Any, seed: int) -> None:
-    draw = np.random.default_rng(seed)
-    unseen = draw.random(80) < 0.3
-    values = np.round(np.clip(draw.normal(0.5, 0.2, 80) + 0.2 * (unseen == (on == "score")), 0, 1), 2)  # with ties
-    found = is_a(threshold_curve_of(values, unseen, on=on, in_force=0.505), ThresholdCurve)
-    assert 0.505 in found.thresholds
-    assert list(found.thresholds) == sorted(found.thresholds)
-    for at, alarms, share, mcc in zip(found.thresholds, found.false_alarms, found.found, found.mcc, strict=True):
-        rejected = [value < at if on == "probability" else value > at for value in values.tolist()]
-        pairs = list(zip(rejected, unseen.tolist(), strict=True))
-        assert share == sum(said and true for said, true in pairs) / unseen.sum()
-        assert alarms == sum(said and not true for said, true in pairs) / (~unseen).sum()
-        assert mcc == pytest.approx(matthews_corrcoef(unseen, rejected), abs=1e-12)
-
-
-def test_the_threshold_is_that_of_the_detector() -> None:
-    p, unseen = np.array([0.9, 0.6, 0.3]), np.array([False, False, True])
-    for detector, axis, in_force in (
-        ({"name": "doc", "threshold": 0.5, "alpha": None}, "Least probability", 0.5),
-        ({"name": "doc", "threshold": 0.5, "alpha": 3.0}, "Score above", 0.0),
-        ({"name": "none"}, "Least probability", None),
-        ({"name": "Mine"}, "Score above", None),
-    ):
-        found = is_a(threshold_of(detector, p, 0.5 - p, unseen), ThresholdCurve)
-        assert found.axis.startswith(axis)
-        assert found.in_force == in_force
-
-
-@given(st.integers(1, 1000), st.floats(0, 1))
-def test_intervals_of_shares_are_wilsons(n: int, share: float) -> None:
-    hits = round(share * n)
-    found = band_of_share(hits / n, n)
-    wanted = binomtest(hits, n).proportion_ci(method="wilson")
-    assert found is not None
-    assert (found.low, found.high) == pytest.approx((wanted.low, wanted.high), abs=1e-12)
-
-
-def test_what_cannot_be_measured_is_missing() -> None:
-    none, nobody = np.array([]), np.array([], bool)
-    assert isinstance(calibration_of(none, nobody), Missing)
-    assert isinstance(confusion_of(none.astype(object), none.astype(object), nobody, ""), Missing)
-    for unseen in (nobody, np.array([True, True]), np.array([False, False])):
-        assert isinstance(threshold_curve_of(np.zeros(len(unseen)), unseen, on="score", in_force=None), Missing)
-    assert band_of_share(math.nan, 5) is None
-    assert band_of_share(0.5, 0) is None
 
 
 # --- what a run keeps ------------------------------------------------------------------------------------------------
@@ -313,7 +203,7 @@ def test_parts_of_the_decisions_agree_with_the_scores(made: tuple[Path, Run]) ->
     story = story_of_run(folder)
     scores = [row.scores for rows in result.rows.values() for row in rows]
     assert all(0.05 < one.rejected < 0.95 for one in scores), "else there is little to compare"
-    confusion = np.array(is_a(story.confusion, Confusion).counts)
+    confusion = np.array(is_a(story.confusion, ConfusionTable).counts)
     assert confusion.sum() == sum(one.vertices for one in scores)
     assert confusion[-1, -1] == sum(one.confusion.tp for one in scores)
     assert confusion[:-1, -1].sum() == sum(one.confusion.fp for one in scores)
@@ -334,22 +224,19 @@ def test_parts_of_the_decisions_agree_with_the_scores(made: tuple[Path, Run]) ->
 
 def test_parts_of_the_graph_are_those_of_the_graph(made: tuple[Path, Run]) -> None:
     story = story_of_run(made[0])
-    moved, found = drift(GRAPH), is_a(story.drift, Drift)
-    assert list(found.times) == [str(time) for time in moved.times]
-    assert found.first == "3"
-    assert list(found.step)[1:] == moved.consecutive.tolist()[1:]
-    assert list(found.total)[1:] == moved.cumulative.tolist()[1:]
-    timeline = is_a(story.timeline, ClassTimeline)
-    for line in timeline.classes:
-        times = [time for time, name in zip(GRAPH.times.tolist(), GRAPH.labels, strict=True) if name == line.name]
-        assert (line.first, line.last) == (str(min(times)), str(max(times)))
-        assert list(line.counts) == [times.count(int(time)) for time in timeline.times]
-    differences = is_a(story.differences, TimeDifferences)
-    exact = tdiff(GRAPH.up_to(2), 2)
-    assert list(differences.shares) == pytest.approx(exact.distribution[: len(differences.shares)].tolist())
-    assert sum(differences.shares) == pytest.approx(1)
-    assert dict(differences.sizes) == history_sizes(GRAPH, 3)
-    assert (differences.history, differences.before) == (1, "3")
+    moved, found = drift(GRAPH), is_a(story.graph, GraphDescription)
+    assert [one.time for one in found.drift] == moved.times.tolist()
+    assert found.first_task == 3
+    assert [one.consecutive for one in found.drift][1:] == moved.consecutive.tolist()[1:]
+    assert [one.cumulative for one in found.drift][1:] == moved.cumulative.tolist()[1:]
+    for one in found.classes:
+        times = [time for time, name in zip(GRAPH.times.tolist(), GRAPH.labels, strict=True) if name == one.name]
+        assert one.times == sorted(set(times))
+        assert one.counts == [times.count(time) for time in one.times]
+    differences = is_a(found.past_differences, DifferenceSummary)
+    assert differences.counts == tdiff(GRAPH.up_to(2), 2).counts.tolist()
+    assert {int(level): size for level, size in differences.history_sizes.items()} == history_sizes(GRAPH, 3)
+    assert story.history == 1
 
 
 def test_forward_transfer(made: tuple[Path, Run], cold: tuple[Path, Run]) -> None:
@@ -393,17 +280,19 @@ def test_a_run_of_an_earlier_version_says_what_is_missing(copied: Path) -> None:
     (copied / "graph.json").unlink()
     story = story_of_run(copied)
     assert story.title == "run"
-    for name in (*DECIDED, *OF_GRAPH):
+    for name in (*DECIDED, "graph"):
         assert "--replace" in is_a(getattr(story, name), Missing).reason, name
     assert isinstance(story.slices, Slices)
-    assert page_of(story).count('class="missing"') == len((*DECIDED, *OF_GRAPH)) + 1  # and forward transfer
+    assert (
+        page_of(story).count('class="missing"') == len(DECIDED) + 3 + 1
+    )  # three parts of the graph, and forward transfer
 
 
 def test_decisions_that_are_missing_in_part_are_not_told_in_part(copied: Path) -> None:
     (copied / "decisions" / "seed-1" / "4.parquet").unlink()
     story = story_of_run(copied)
     assert "for 1 of 6" in is_a(story.confusion, Missing).reason
-    assert isinstance(story.drift, Drift)
+    assert isinstance(story.graph, GraphDescription)
 
 
 def test_an_unfinished_run_is_told_as_far_as_it_is(copied: Path) -> None:
@@ -433,8 +322,9 @@ def test_runs_without_labels_edges_or_rejections(tmp_path: Path) -> None:
     )
     run(Configuration(history=1, steps=1, first=3, detector=DOC(0.0)), graph, [0], out=tmp_path)
     story = story_of_run(tmp_path)
-    for part in (story.confusion, story.calibration, story.threshold, story.differences, story.review):
+    for part in (story.confusion, story.calibration, story.threshold, story.review):
         assert isinstance(part, Missing)
+    assert is_a(story.graph, GraphDescription).past_differences is None
     assert is_a(story.slices, Slices).rows[0].accuracy is None
     assert story.headlines[0].value is None
     page_of(story)
@@ -505,135 +395,6 @@ def test_a_run_that_cannot_be_compared_is_refused(made: tuple[Path, Run], tmp_pa
         story_of_run(made[0], tmp_path / "tasks")
 
 
-# --- the page --------------------------------------------------------------------------------------------------------
-
-
-class Reader(HTMLParser):
-    """What a browser would take for scripts, attributes and text."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.scripts: list[tuple[dict[str, str | None], str]] = []
-        self.texts: list[str] = []
-        self.attributes: list[tuple[str, str, str | None]] = []
-        self.ids: list[str | None] = []
-        self._in: dict[str, str | None] | None = None
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.attributes += [(tag, name, value) for name, value in attrs]
-        self.ids += [value for name, value in attrs if name == "id"]
-        self._in = dict(attrs) if tag == "script" else None
-
-    def handle_data(self, data: str) -> None:
-        if self._in is not None:
-            self.scripts.append((self._in, data))
-            self._in = None
-        else:
-            self.texts.append(data)
-
-
-def read(story: Story) -> Reader:
-    reader = Reader()
-    reader.feed(page_of(story))
-    return reader
-
-
-@pytest.mark.parametrize("name", ["ordinary", "hostile", "empty", "single"])
-def test_the_page_is_complete_and_harmless(name: str) -> None:
-    story = getattr(stories, name)()
-    reader = read(story)
-    kinds = [attrs.get("type") for attrs, _ in reader.scripts]
-    assert kinds.count(None) == 1, "one script, ours"
-    assert kinds.count("application/gzip") == (name != "empty"), "where there are charts"
-    for attrs, text in reader.scripts:
-        assert "alert(" not in text or attrs.get("type") == "application/json"
-        if attrs.get("type") == "application/json":
-            json.loads(text)
-    for tag_name, attribute, value in reader.attributes:
-        assert not attribute.startswith("on"), (tag_name, attribute)
-        assert attribute not in ("src", "srcset", "action"), (tag_name, attribute)
-        assert attribute != "href" or (value or "").startswith("#")
-    assert len(reader.ids) == len(set(reader.ids))
-    links = {value[1:] for _, attribute, value in reader.attributes if attribute == "href" and value}
-    assert links <= set(reader.ids)
-    policy = next(
-        value for _, attribute, value in reader.attributes if attribute == "content" and "default-src" in (value or "")
-    )
-    assert policy is not None
-    assert policy.startswith("default-src 'none'; script-src 'sha256-")
-    assert "unsafe-inline" not in policy.split("style-src")[0]
-    assert story.title in reader.texts
-    if name == "empty":
-        assert sum("There is none of it" in text for text in reader.texts) == 11
-
-
-def test_every_number_is_in_a_table() -> None:
-    texts = set(read(stories.ordinary()).texts)
-    story = stories.ordinary()
-    for row in is_a(story.slices, Slices).rows:
-        assert {row.time, f"{row.vertices}", f"{100 * (row.unseen or 0):.1f}\u00a0%"} <= texts
-    for line in is_a(story.timeline, ClassTimeline).classes:
-        assert {line.name, line.first, f"{sum(line.counts):,}"} <= texts
-    for counts in is_a(story.confusion, Confusion).counts:
-        assert {f"{count:,}" for count in counts} <= texts
-    for one in is_a(story.calibration, Calibration).bins:
-        assert f"{100 * one.confidence:.1f}\u00a0%" in texts
-    for review in is_a(story.review, Review).rows:
-        assert {review.id, review.best} <= texts
-    assert {"76.5\u00a0%", " ± 1.2", "12,345.6\u00a0s", "12,345"} <= texts
-
-
-def test_the_same_story_gives_the_same_bytes_and_not_too_many() -> None:
-    code = (
-        "import sys, hashlib; from tests.report import stories; from evergraph.report.page import page_of\n"
-        "page = page_of(stories.ordinary()).encode(); slow = {'torch', 'plotly.graph_objs', 'pyarrow', 'matplotlib'}\n"
-        "assert not slow & {*sys.modules}; sys.stdout.write(hashlib.sha256(page).hexdigest() + ' ' + str(len(page)))"
-    )
-    root = Path(__file__).parents[2]
-    seen = {
-        subprocess.run([sys.executable, "-c", code], cwd=root, check=True, capture_output=True, text=True).stdout
-        for _ in range(2)
-    }
-    assert len(seen) == 1
-    assert 1_000_000 < int(seen.pop().split()[1]) < 3_000_000
-
-
-def test_a_story_is_plain() -> None:
-    again = json.loads(stories.hostile().to_json())
-    assert again["slices"]["rows"][0]["accuracy"]["mean"] == 0.5
-    assert again["review"]["rows"][0]["id"] == f"vertex 0 {stories.ATTACK}"
-    with pytest.raises(ValueError, match="JSON"):
-        dataclasses.replace(stories.ordinary(), headlines=(math.nan,)).to_json()  # type: ignore[arg-type]
-
-
-@given(st.text(max_size=40), st.text(max_size=40))
-def test_any_text_is_escaped(text: str, attribute: str) -> None:
-    reader = Reader()
-    reader.feed(tag("p", text, title=attribute) + data_block("x", "application/json", json.dumps([text, attribute])))
-    (_, block) = reader.scripts[0]
-    assert json.loads(block) == [text, attribute]
-    assert "".join(reader.texts).replace("\r\n", "\n").replace("\r", "\n") == text.replace("\r\n", "\n").replace(
-        "\r", "\n"
-    )
-    assert [(name, key) for name, key, _ in reader.attributes] == [("p", "title"), ("script", "type"), ("script", "id")]
-    assert tag("p", Safe("<b>")) == "<p><b></p>"
-
-
-@given(st.text(max_size=60), st.integers(5, 40))
-def test_names_are_cut_in_the_middle(text: str, longest: int) -> None:
-    short = shortened(text, longest)
-    assert len(short) == min(len(text), longest)
-    assert short == text or (text.startswith(short.split("…")[0]) and "…" in short)
-
-
-def test_every_colour_of_a_chart_is_in_the_style() -> None:
-    page = page_of(stories.ordinary())
-    used = set(re.findall(r"var\((--[a-z-]+)\)", page))
-    defined = set(re.findall(r"(--[a-z-]+):", page))
-    assert used <= defined
-    assert {f"--{name}" for name in PALETTE} <= defined
-
-
 # --- the command -----------------------------------------------------------------------------------------------------
 
 
@@ -675,4 +436,4 @@ def test_the_default_is_report_html(
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
     assert command("report", made[0], "--quiet", "--out", "deep/er.html")[0] == 0
     row = TaskRow.from_dict(json.loads((made[0] / "results.jsonl").read_text().splitlines()[0]))
-    assert f"{row.test_vertices}" in read(story_of_run(made[0])).texts
+    assert f"{row.test_vertices}" in page_of(story_of_run(made[0]))

@@ -1,0 +1,306 @@
+"""The story of a run, from nothing but its folder."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+
+from evergraph.analysis import GraphDescription
+from evergraph.errors import InputError
+from evergraph.evaluation.decided import Decided, read_decided
+from evergraph.evaluation.metrics import Confusion, forward_transfer, or_none, over_seeds
+from evergraph.evaluation.results import Results, TaskRow, differences, flat
+from evergraph.evaluation.run_folder import KeptRun, read_run
+from evergraph.graph.classes import UNSEEN
+from evergraph.names import DETECTORS, MODELS
+from evergraph.report.measures import band_of_share, band_over_seeds, calibration_of, confusion_of, threshold_of
+from evergraph.report.story import Band, Headline, Missing, Review, ReviewRow, Slice, Slices, Story, Transfer
+
+__all__ = ["story_of_run"]
+
+_AGAIN = "run the same command again with --replace"
+_NO_GRAPH = Missing(
+    f"This run keeps nothing of its graph, for it was made by an earlier Evergraph. To get this part, {_AGAIN}."
+)
+_HEADLINES: dict[str, tuple[str, Literal["share", "score", "seconds"], str]] = {
+    "accuracy": ("Accuracy", "share", "New vertices whose most likely known class is right."),
+    "id_accuracy": ("Accuracy, known classes", "share", "The same among vertices whose class the learner knew."),
+    "mcc": ("Unseen classes, MCC", "score", "Held to be unseen against truly unseen: 1 is perfect, 0 is guessing."),
+    "open_f1": ("Open F1", "score", "F1 averaged over classes, with “unseen” as one more class."),
+    "auroc": ("AUROC", "score", "Chance that a vertex of an unseen class scores higher than one of a known class."),
+    "seconds": ("Time", "seconds", "Training and deciding, all tasks of one seed."),
+}
+# The settings that the command has options for, by their names in a description, where the names differ.
+_OPTIONS = {"model.name": "--model", "detector.name": "--detector"} | {
+    f"{part}{name}": f"--{name.replace('_', '-')}"
+    for part, names in (
+        ("model.", ("hidden", "layers", "dropout", "hops")),
+        ("detector.", ("threshold", "alpha", "most")),
+        ("", ("history", "restart", "steps", "lr", "weight_decay", "first", "label_rate", "mode", "text")),
+    )
+    for name in names
+}
+
+_Rows = Mapping[int, tuple[TaskRow, ...]]
+_ByTask = dict[tuple[int, str], Decided]
+
+
+def story_of_run(folder: Path, against: Path | None = None) -> Story:
+    """Tell a run.
+
+    Parameters
+    ----------
+    folder
+        Where it is. A run that is not finished is told as far as it is; seeds that are behind the others are left out.
+    against
+        Folder of a run of the same tasks that starts cold, to tell the forward transfer.
+    """
+    run = read_run(folder)
+    graph = _described(run)
+    rows, notes = _finished(run, graph)
+    seeds, times = tuple(rows), tuple(str(row.time) for row in next(iter(rows.values())))
+    results, decided = Results.of(rows), _decided(run, rows)
+    summary = results.aggregate()
+    size = rows[seeds[0]][0].history
+    return Story(
+        title=Path(graph.name).name or graph.name if graph and graph.name else run.path.resolve().name,
+        kind="run",
+        summary=_summary(run, size, seeds, times),
+        notes=notes,
+        headlines=tuple(
+            Headline(name, summary[key]["mean"], summary[key]["ci95"], kind, meaning)
+            for key, (name, kind, meaning) in _HEADLINES.items()
+        ),
+        slices=_slices(results, rows, graph),
+        transfer=_transfer(run, rows, against),
+        graph=graph or _NO_GRAPH,
+        history=None if isinstance(size, str) else size,
+        **_of_decisions(run, decided, seeds),
+        review=decided if isinstance(decided, Missing) else _review(decided[seeds[0], times[-1]], times[-1], seeds),
+        details=_details(run, graph, seeds),
+    )
+
+
+def _described(run: KeptRun) -> GraphDescription | None:
+    try:
+        return None if run.graph is None else GraphDescription.from_dict(run.graph)
+    except msgspec.ValidationError as error:
+        problem = "this is not what a run keeps of its graph, or it is damaged"
+        fix = "remove the file and run the same command again, which writes it anew"
+        raise InputError(problem, file=run.path / "graph.json", fix=fix) from error
+
+
+def _finished(run: KeptRun, graph: GraphDescription | None = None) -> tuple[_Rows, tuple[str, ...]]:
+    """Return the rows of the seeds that are as far as any, and what to say of the others."""
+    if not run.rows:
+        fix = "wait for its first task, or run the same command again"
+        raise InputError("the run has no finished task yet", file=run.path, fix=fix)
+    done = max((tuple(row.time for row in rows) for rows in run.rows.values()), key=len)
+    whole = {seed: rows for seed, rows in run.rows.items() if tuple(row.time for row in rows) == done}
+    notes = []
+    planned = len(done if graph is None else graph.times[graph.tasks])
+    if len(done) < planned:
+        notes.append(f"The run is not finished: {len(done)} of {planned} tasks are done.")
+    behind = [str(seed) for seed in run.rows if seed not in whole]
+    if behind:
+        notes.append(f"Left out, for it has fewer tasks than others: seed {', '.join(behind)}.")
+    return whole, tuple(notes)
+
+
+# --- settings in words -----------------------------------------------------------------------------------------------
+
+
+def _summary(run: KeptRun, size: int | str, seeds: Sequence[int], times: Sequence[str]) -> str:
+    settings = flat(run.identity["configuration"])
+    threshold = settings.get("detector.threshold")
+    parts = [
+        f"model {settings.get('model.name')}",
+        "full history" if size == "full" else f"history of {size}",
+        f"{settings.get('restart')} restarts",
+        f"detector {settings.get('detector.name')}" + ("" if threshold is None else f" at {threshold:g}"),
+        f"{settings.get('steps')} steps",
+        f"{'seeds' if len(seeds) > 1 else 'seed'} {', '.join(map(str, seeds))}",
+        f"{len(times)} tasks, {times[0]} to {times[-1]}" if len(times) > 1 else f"one task, {times[0]}",
+    ]
+    return " · ".join(parts)
+
+
+def command_of(settings: Mapping[str, Any], graph: str, seeds: Sequence[int]) -> str | None:
+    """Return the command that does the same again; None where a setting has no option.
+
+    Examples
+    --------
+    >>> settings = {"model": {"name": "sgc", "hops": 2}, "detector": {"name": "none"}, "lr": None, "steps": 30}
+    >>> command_of(settings, "my graph", [0, 1, 2, 5])
+    "evergraph run 'my graph' --model sgc --hops 2 --detector none --steps 30 --seeds 0,1,2,5"
+    """
+    given = flat(settings)
+    if given.keys() - _OPTIONS or given.get("model.name") not in MODELS or given.get("detector.name") not in DETECTORS:
+        return None
+    words = [word for name, value in given.items() if value is not None for word in (_OPTIONS[name], str(value))]
+    return shlex.join(["evergraph", "run", graph, *words, "--seeds", ",".join(map(str, seeds))])
+
+
+def _details(run: KeptRun, graph: GraphDescription | None, seeds: Sequence[int]) -> tuple[tuple[str, str], ...]:
+    settings = run.identity["configuration"]
+    found: dict[str, str] = {}
+    if graph is not None:
+        if graph.name:
+            found["graph"] = graph.name
+            if command := command_of(settings, graph.name, seeds):
+                found["command"] = command
+        found["vertices"], found["edges"] = f"{graph.vertices:,}", f"{graph.edges:,}"
+        found["classes"], found["features"] = f"{len(graph.classes):,}", graph.features
+        found["times"] = f"{graph.times[0]} to {graph.times[-1]}, in {graph.time_steps}"
+        found |= {f"graph: {key}": value for key, value in graph.about.items()}
+    found |= {name: "not set" if value is None else str(value) for name, value in flat(settings).items()}
+    found["seeds"] = ", ".join(map(str, seeds))
+    found |= {f"seconds of seed {seed}": f"{sum(row.seconds for row in run.rows[seed]):,.1f}" for seed in seeds}
+    found["fingerprint of the graph"] = str(run.identity["fingerprint"])
+    found["numerics version"] = str(run.identity["numerics_version"])
+    if version := (run.graph or {}).get("evergraph"):
+        found["run by"] = f"Evergraph {version}"
+    return tuple(found.items())
+
+
+# --- slices and forward transfer -------------------------------------------------------------------------------------
+
+
+def _slices(results: Results, rows: _Rows, graph: GraphDescription | None) -> Slices:
+    moves = {} if graph is None else {one.time: one.consecutive for one in graph.drift}
+    means = results.task_means()
+    shares = {name: results.by_task(name).T for name in ("accuracy", "id_accuracy", "rejected")}
+    found = []
+    for task, (row, mean) in enumerate(zip(next(iter(rows.values())), means, strict=True)):
+        labelled, counts = row.scores.vertices, row.scores.confusion
+        unseen = mean["unseen"] / labelled if labelled else None
+        found.append(
+            Slice(
+                time=str(row.time),
+                vertices=row.test_vertices,
+                labelled=labelled,
+                known_classes=round(mean["known_classes"]),
+                new_classes=round(mean["new_classes"]),
+                accuracy=_band(shares["accuracy"][task], labelled),
+                known_accuracy=_band(shares["id_accuracy"][task], counts.tn + counts.fp),
+                unseen=unseen,
+                rejected=_band(shares["rejected"][task], labelled),
+                mcc=mean["mcc"] if unseen else None,
+                open_f1=mean["open_f1"],
+                drift=moves.get(row.time),
+            )
+        )
+    return Slices(
+        tuple(found),
+        "Bands are Wilson’s 95 % intervals of a share of so many vertices; only several seeds show how training varies."
+        if len(rows) == 1
+        else f"Bands are 95 % intervals of the mean over {len(rows)} seeds; with few seeds they are wide.",
+    )
+
+
+def _band(values: np.ndarray[Any, np.dtype[np.float64]], n: int) -> Band | None:
+    return band_of_share(float(values[0]), n) if len(values) == 1 else band_over_seeds(values)
+
+
+def _transfer(run: KeptRun, rows: _Rows, against: Path | None) -> Transfer | Missing:
+    if against is None:
+        return Missing(
+            "It compares this run with one that starts cold, from fresh weights, at each task. Run the same with "
+            "--restart cold into another folder, and name that folder with --against."
+        )
+    other = read_run(against)
+    here, there = Results.of(rows), Results.of(_finished(other)[0])
+    fix = "give a run on the same graph and of the same tasks, with --restart cold"
+    if other.identity["fingerprint"] != run.identity["fingerprint"]:
+        raise InputError("this is a run on another graph", file=against, fix=fix)
+    if here.times != there.times:
+        raise InputError("this run has other tasks, or is not as far", file=against, fix=fix)
+    warm, fresh = here.by_task("accuracy"), there.by_task("accuracy")
+    shared = [seed for seed in here.seeds if seed in there.seeds]
+    by_seed = [(warm[[here.seeds.index(seed)]], fresh[[there.seeds.index(seed)]]) for seed in shared]
+    each = over_seeds([forward_transfer(*pair) for pair in by_seed])
+    gains = [over_seeds(warm[:, task]).mean - over_seeds(fresh[:, task]).mean for task in range(warm.shape[1])]
+    told = differences(other.identity["configuration"], run.identity["configuration"]) or "no setting differs"
+    return Transfer(
+        value=or_none(forward_transfer(warm, fresh)),
+        half=or_none(each.half) if len(shared) == len(here.seeds) == len(there.seeds) else None,
+        times=tuple(map(str, here.times)),
+        gains=tuple(map(or_none, gains)),
+        against=f"Compared with the run {against.resolve().name}: {told}.",
+    )
+
+
+# --- decisions -------------------------------------------------------------------------------------------------------
+
+
+def _decided(run: KeptRun, rows: _Rows) -> _ByTask | Missing:
+    """Return the decisions of all tasks; missing where any are, for a part of them would tell another story."""
+    found: _ByTask = {}
+    missing = 0
+    for seed, of_seed in rows.items():
+        for row in of_seed:
+            path = run.decisions(seed, row.time)
+            if path is None:
+                missing += 1
+                continue
+            found[seed, str(row.time)] = one = read_decided(path.read_bytes(), path)
+            counted = Confusion.of(one.rejected[one.labelled], one.unseen[one.labelled])
+            if len(one) != row.test_vertices or counted != row.scores.confusion:
+                raise InputError("these decisions do not fit the results of the run", file=path, fix=_AGAIN)
+    if missing:
+        tasks = sum(map(len, rows.values()))
+        return Missing(
+            f"This needs the decisions of each task, and the run does not have them for {missing} of {tasks}: it was "
+            f"made, or begun, by an earlier Evergraph. To get this part, {_AGAIN}."
+        )
+    return found
+
+
+def _of_decisions(run: KeptRun, decided: _ByTask | Missing, seeds: Sequence[int]) -> dict[str, Any]:
+    """Return the parts that are counted over all decisions."""
+    if isinstance(decided, Missing):
+        return dict.fromkeys(("confusion", "calibration", "threshold"), decided)
+    labelled = [one.labelled for one in decided.values()]
+
+    def joined(name: str) -> Any:
+        return np.concatenate([getattr(one, name)[mask] for one, mask in zip(decided.values(), labelled, strict=True)])
+
+    truth, best, unseen, probability = (joined(name) for name in ("truth", "best", "unseen", "probability"))
+    detector = run.identity["configuration"].get("detector") or {}
+    over = "all tasks of " + (f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds")
+    return {
+        "confusion": confusion_of(truth, np.where(joined("rejected"), UNSEEN, best), unseen, over),
+        "calibration": calibration_of(probability, best == truth),
+        "threshold": threshold_of(detector, probability, joined("score"), unseen),
+    }
+
+
+def _review(decided: Decided, time: str, seeds: Sequence[int]) -> Review | Missing:
+    """Return the vertices of the last task that are held to be unseen and were described."""
+    rejected = np.flatnonzero(decided.rejected)
+    if not len(rejected):
+        return Missing(f"No vertex of {time} is held to be of an unseen class.")
+    described = [row for row in rejected if decided.neighbours[row] is not None]
+    found = [
+        ReviewRow(
+            id=str(decided.ids[row]),
+            time=time,
+            score=float(decided.score[row]),
+            best=decided.best[row],
+            probability=float(decided.probability[row]),
+            words=decided.words[row],
+            neighbours=decided.neighbours[row],
+            truth=decided.truth[row],
+        )
+        for row in sorted(described, key=lambda row: (-decided.score[row], row))
+    ]
+    of = "" if len(seeds) == 1 else f" under seed {seeds[0]}"
+    number = "1 vertex is" if len(rejected) == 1 else f"{len(rejected):,} vertices are"
+    held = f"{number} held to be unseen at {time}{of}"
+    which = f"{held}; these are the {len(found)} with the highest scores." if len(found) < len(rejected) else f"{held}."
+    return Review(tuple(found), which)

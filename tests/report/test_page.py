@@ -1,0 +1,174 @@
+"""The page as text."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evergraph.analysis import GraphDescription
+from evergraph.report.charts import shortened
+from evergraph.report.page import page_of
+from evergraph.report.story import (
+    Calibration,
+    ConfusionTable,
+    Review,
+    Slices,
+    Story,
+)
+from tests.report import stories
+
+Part = TypeVar("Part")
+
+
+def is_a(part: object, kind: type[Part]) -> Part:
+    assert isinstance(part, kind), part
+    return part
+
+
+class Reader(HTMLParser):
+    """What a browser would take for scripts, attributes and text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scripts: list[tuple[dict[str, str | None], str]] = []
+        self.texts: list[str] = []
+        self.attributes: list[tuple[str, str, str | None]] = []
+        self.ids: list[str | None] = []
+        self._in: dict[str, str | None] | None = None
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.attributes += [(tag, name, value) for name, value in attrs]
+        self.ids += [value for name, value in attrs if name == "id"]
+        self._in = dict(attrs) if tag == "script" else None
+
+    def handle_data(self, data: str) -> None:
+        if self._in is not None:
+            self.scripts.append((self._in, data))
+            self._in = None
+        else:
+            self.texts.append(data)
+
+
+def read(story: Story) -> Reader:
+    reader = Reader()
+    reader.feed(page_of(story))
+    return reader
+
+
+@pytest.mark.parametrize("name", ["ordinary", "hostile", "empty", "single"])
+def test_the_page_is_complete_and_harmless(name: str) -> None:
+    story = getattr(stories, name)()
+    reader = read(story)
+    kinds = [attrs.get("type") for attrs, _ in reader.scripts]
+    assert kinds.count(None) == 1, "one script, ours"
+    assert kinds.count("application/gzip") == (name != "empty"), "where there are charts"
+    for attrs, text in reader.scripts:
+        assert "alert(" not in text or attrs.get("type") == "application/json"
+        if attrs.get("type") == "application/json":
+            json.loads(text)
+    for tag_name, attribute, value in reader.attributes:
+        assert not attribute.startswith("on"), (tag_name, attribute)
+        assert attribute not in ("src", "srcset", "action"), (tag_name, attribute)
+        assert attribute != "href" or (value or "").startswith("#")
+    assert len(reader.ids) == len(set(reader.ids))
+    links = {value[1:] for _, attribute, value in reader.attributes if attribute == "href" and value}
+    assert links <= set(reader.ids)
+    policy = next(
+        value for _, attribute, value in reader.attributes if attribute == "content" and "default-src" in (value or "")
+    )
+    assert policy is not None
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe-inline" not in policy.split("style-src")[0]
+    assert story.title in reader.texts
+    if name == "empty":
+        assert sum("There is none of it" in text for text in reader.texts) == 11
+
+
+def test_every_number_is_in_a_table() -> None:
+    texts = set(read(stories.ordinary()).texts)
+    story = stories.ordinary()
+    for row in is_a(story.slices, Slices).rows:
+        assert {row.time, f"{row.vertices}", f"{100 * (row.unseen or 0):.1f}\u00a0%"} <= texts
+    largest = sorted(is_a(story.graph, GraphDescription).classes, key=lambda one: -one.vertices)[:20]
+    for one in largest:
+        assert {one.name, str(one.times[0]), str(one.times[-1]), f"{one.vertices:,}"} <= texts
+    assert any("3 smaller classes are not shown." in text for text in texts)
+    for counts in is_a(story.confusion, ConfusionTable).counts:
+        assert {f"{count:,}" for count in counts} <= texts
+    for one in is_a(story.calibration, Calibration).bins:
+        assert f"{100 * one.confidence:.1f}\u00a0%" in texts
+    for review in is_a(story.review, Review).rows:
+        assert {review.id, review.best} <= texts
+    assert {"76.5\u00a0%", " ± 1.2", "12,345.6\u00a0s", "12,345"} <= texts
+
+
+def test_the_same_story_gives_the_same_bytes_and_not_too_many() -> None:
+    code = (
+        "import sys, hashlib; from tests.report import stories; from evergraph.report.page import page_of\n"
+        "page = page_of(stories.ordinary()).encode(); slow = {'torch', 'plotly.graph_objs', 'pyarrow', 'matplotlib'}\n"
+        "assert not slow & {*sys.modules}; sys.stdout.write(hashlib.sha256(page).hexdigest() + ' ' + str(len(page)))"
+    )
+    root = Path(__file__).parents[2]
+    seen = {
+        subprocess.run([sys.executable, "-c", code], cwd=root, check=True, capture_output=True, text=True).stdout
+        for _ in range(2)
+    }
+    assert len(seen) == 1
+    assert 1_000_000 < int(seen.pop().split()[1]) < 3_000_000
+
+
+@given(st.text(max_size=40))
+@settings(max_examples=20)
+def test_any_text_is_escaped(text: str) -> None:
+    details = (("graph", text), ("command", text), (text, text))
+    story = dataclasses.replace(stories.empty(), title=text, summary=text, notes=(text,), details=details)
+    reader, harmless = read(story), read(dataclasses.replace(stories.empty(), notes=("",), details=(("", ""),) * 3))
+    assert sorted(name for name, _, _ in reader.attributes) == sorted(name for name, _, _ in harmless.attributes)
+    assert [kind for kind, _ in reader.scripts] == [kind for kind, _ in harmless.scripts]
+
+
+@given(st.text(max_size=60), st.integers(5, 40))
+def test_names_are_cut_in_the_middle(text: str, longest: int) -> None:
+    short = shortened(text, longest)
+    assert len(short) == min(len(text), longest)
+    assert short == text or (text.startswith(short.split("…")[0]) and "…" in short)
+
+
+def test_every_colour_of_a_chart_is_in_the_style() -> None:
+    page = page_of(stories.ordinary())
+    used = set(re.findall(r"var\((--[a-z-]+)\)", page))
+    defined = set(re.findall(r"(--[a-z-]+):", page))
+    assert used <= defined
+    assert {"--blue", "--orange", "--green", "--heat-low"} <= used
+
+
+@pytest.mark.parametrize(
+    ("history", "steps", "told"),
+    [
+        (1, "years", "is 1 year;"),
+        (2, "years", "is 2 years;"),
+        (1, "steps", "is 1 step;"),
+        (1, "steps of 5 years", "is 1 step of 5 years;"),
+        (3, "steps of 5 years", "is 3 steps of 5 years;"),
+    ],
+)
+def test_one_step_is_told_in_the_singular(history: int, steps: str, told: str) -> None:
+    graph = stories.described(("x",), ("1", "2"), steps)
+    assert told in page_of(dataclasses.replace(stories.empty(), graph=graph, history=history))
+
+
+def test_parts_of_a_graph_that_has_none() -> None:
+    graph = dataclasses.replace(stories.described(("x",), ("1", "2")), classes=[], drift=[], past_differences=None)
+    page = page_of(dataclasses.replace(stories.empty(), graph=graph))
+    for told in ("Only one time has labels", "no classes to follow", "no edges before the first task"):
+        assert told in page
