@@ -18,6 +18,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.terminal_theme import MONOKAI
@@ -26,7 +27,7 @@ from rich.text import Text
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.report.browser import Browser, browser  # noqa: E402  # found by the line above
+from tests.report.browser import Page, browser  # noqa: E402  # found by the line above
 
 RUN = ("run", "metamath", "--history", "3", "--steps", "60", "--seeds", "0-2")
 SIZE = (1280, 1500)
@@ -37,7 +38,7 @@ pre {{ margin: 0; font: 14px/20px "DejaVu Sans Mono", monospace; white-space: pr
 </style><pre>{code}</pre>"""
 
 
-def report(page: Browser, folder: Path, arguments: argparse.Namespace) -> list[Path]:
+def report(chromium: Any, folder: Path, arguments: argparse.Namespace) -> list[Path]:
     """The top of a report."""
     run = arguments.run or folder / "run"
     if arguments.run is None:
@@ -45,15 +46,16 @@ def report(page: Browser, folder: Path, arguments: argparse.Namespace) -> list[P
     evergraph("report", run, "--out", folder / "report.html")
     taken = []
     for theme in ("light", "dark"):
-        page.view(*SIZE, dark=theme == "dark")
+        page = Page(chromium, *SIZE, dark=theme == "dark")
         page.open(folder / "report.html")
-        page.wait(f"document.documentElement?.dataset.drawn === '{theme} wide'")
+        page.wait(f"document.documentElement.dataset.drawn === '{theme} wide'")
         taken.append(arguments.out / f"report-{theme}.png")
-        page.screenshot(taken[-1])
+        page.page.screenshot(path=taken[-1])
+        page.close()
     return taken
 
 
-def demo(page: Browser, folder: Path, arguments: argparse.Namespace) -> list[Path]:
+def demo(chromium: Any, folder: Path, arguments: argparse.Namespace) -> list[Path]:
     """What the demo prints, as a terminal shows it."""
     command = [sys.executable, "-c", CODE, "demo", "--out", "demo"]
     shown = subprocess.run(
@@ -67,17 +69,17 @@ def demo(page: Browser, folder: Path, arguments: argparse.Namespace) -> list[Pat
     terminal = Console(record=True, width=80, file=io.StringIO(), force_terminal=True)
     terminal.print(Text("$ evergraph demo"))
     terminal.print(Text.from_ansi(shown))
-    page.view(840, 20 * (shown.count("\n") + 4), dark=False)
     html = folder / "demo.html"
     html.write_text(terminal.export_html(theme=MONOKAI, code_format=TERMINAL), encoding="utf-8")
+    page = Page(chromium, 840, 20 * (shown.count("\n") + 4))
     page.open(html)
-    page.wait("document.readyState === 'complete' && document.querySelector('pre') !== null")
     path = arguments.out / "demo.png"
-    page.screenshot(path)
+    page.page.screenshot(path=path)
+    page.close()
     return [path]
 
 
-PICTURES: dict[str, Callable[[Browser, Path, argparse.Namespace], list[Path]]] = {"report": report, "demo": demo}
+PICTURES: dict[str, Callable[[Any, Path, argparse.Namespace], list[Path]]] = {"report": report, "demo": demo}
 
 
 def evergraph(*words: str | Path) -> None:
@@ -92,9 +94,9 @@ def main() -> None:
     parser.add_argument("--run", type=Path, metavar="RUN", help="report this run instead of making one")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "assets", metavar="FOLDER", help="where they go")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, browser() as page:
+    with tempfile.TemporaryDirectory() as folder, browser() as chromium:
         for name in arguments.pictures or PICTURES:
-            for path in PICTURES[name](page, Path(folder), arguments):
+            for path in PICTURES[name](chromium, Path(folder), arguments):
                 print(path)
 
 
