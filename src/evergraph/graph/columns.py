@@ -277,9 +277,14 @@ def as_features(values: Any, columns: list[str] | None = None, origin: Origin | 
 
 def find_ends(ids: Sequence[Ids], edges: EdgeColumns | None, drop_dangling: bool) -> Ends:
     """Rows of the ends of each edge in columns of ids, one after the other; unknown ids are refused or dropped."""
+    import pyarrow as pa
+
     if edges is None:
         return np.empty(0, np.int64), np.empty(0, np.int64), None
-    source, target = _find(ids, edges.source), _find(ids, edges.target)
+    if edges.source.type == edges.target.type:
+        source, target = np.split(_find(ids, pa.concat_arrays([edges.source, edges.target])), 2)
+    else:
+        source, target = _find(ids, edges.source), _find(ids, edges.target)
     dangling = (source < 0) | (target < 0)
     if not dangling.any():
         return source, target, edges.times

@@ -88,9 +88,11 @@ class TimeAxis:
             return int(time)
         if not isinstance(time, str):
             raise InputError(f"{time!r} is not a time", fix=_HOW_TO_WRITE)
+        import pyarrow as pa
+
         from evergraph.graph.columns import Origin
 
-        return int(self.parse(_arrow([time]), Origin("argument"), "time")[0])
+        return int(self.parse(pa.array([time]), Origin("argument"), "time")[0])
 
     def parse(self, column: pa.Array, origin: Origin, name: str) -> NDArray[np.int64]:
         """Periods of a column of times; the first value that is no time is named with its row."""
@@ -223,9 +225,3 @@ def _refuse(
         value = column[row].as_py()
         shown = "an empty cell" if value is None or value == "" else repr(value)
         origin.fail(f"{shown} {why}", column=name, row=row, fix=fix)
-
-
-def _arrow(values: list[str]) -> pa.Array:
-    import pyarrow as pa
-
-    return pa.array(values)
