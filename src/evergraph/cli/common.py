@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
@@ -201,18 +202,20 @@ class _ToStderr(logging.StreamHandler[TextIO]):
 
 
 @contextmanager
-def working(what: str, quiet: bool) -> Iterator[None]:
-    """Show on a terminal that something is being done, and for how long already."""
+def progress(what: str, quiet: bool) -> Iterator[Callable[..., None] | None]:
+    """Show on a terminal what is being done and for how long already.
+
+    Yields what to call with ``description``, ``completed`` and ``total`` as these change; None where nothing is shown.
+    """
     if quiet or not sys.stderr.isatty():
-        yield
+        yield None
         return
     from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        progress.add_task(what, total=None)
-        yield
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        yield partial(shown.update, shown.add_task(what, total=None))
 
 
 class Stopwatch:

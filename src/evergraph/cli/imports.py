@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from evergraph.cli import common
-from evergraph.cli.common import Json, Out, Quiet, Replace, Stopwatch, print_json, set_up_logging, working
+from evergraph.cli.common import Json, Out, Quiet, Replace, Stopwatch, print_json, progress, set_up_logging
 
 if TYPE_CHECKING:
     from evergraph.graph.evolving import EvolvingGraph
@@ -166,7 +166,7 @@ def _import(
     set_up_logging(quiet)
     watch = Stopwatch()
     check_destination(out, replace=replace)
-    with working("importing", quiet or as_json or not spinner):
+    with progress("importing", quiet or as_json or not spinner):
         graph = read()
         graph.save(out, replace=replace)
     if as_json:

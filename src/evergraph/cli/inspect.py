@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evergraph.cli.common import GraphArgument, Json, Quiet, console, print_json, set_up_logging, working
+from evergraph.cli.common import GraphArgument, Json, Quiet, console, print_json, progress, set_up_logging
 from evergraph.errors import InputError
 
 if TYPE_CHECKING:
@@ -53,17 +53,17 @@ def inspect(
         raise InputError("this is a file, not a folder", file=figures, fix="choose another folder")
     is_folder = Path(graph).is_dir()
     if verify and is_folder:
-        with working("checking every byte", silent):
+        with progress("checking every byte", silent):
             verify_folder(Path(graph))
     opened = load(graph)
     if sample is None and figures is not None and len(opened) >= _LARGE:
         sample = _SAMPLE
     hops = {k} if figures is None else {k, *HOPS}
-    with working(f"time differences over {k} hops", silent):
+    with progress(f"time differences over {k} hops", silent):
         found = describe(opened, Path(graph).name, hops=sorted(hops), sample=sample)
     drawn: list[Path] = []
     if figures is not None:
-        with working("drawing", silent):
+        with progress("drawing", silent):
             drawn = draw([found], figures, f"$ evergraph inspect {graph}")
     if as_json:
         print_json(as_object(found, k) | {"verified": verify and is_folder, "figures": [str(path) for path in drawn]})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evergraph.cli.common import Json, Quiet, print_json, set_up_logging, working
+from evergraph.cli.common import Json, Quiet, print_json, progress, set_up_logging
 from evergraph.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def report(
     if out.suffix.lower() not in (".html", ".htm"):
         # A page of that name is written over; a file of another kind must not be.
         raise InputError("a report is a page of HTML", file=out, fix="let its name end in .html or .htm")
-    with working("reading and drawing", quiet or as_json):
+    with progress("reading and drawing", quiet or as_json):
         story = _story(folder, against)
         from evergraph.report.page import page_of, write_page
 

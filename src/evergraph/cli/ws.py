@@ -11,7 +11,17 @@ import typer
 from evergraph.cli import common, ws_look
 from evergraph.cli import ws_common as options
 from evergraph.cli.common import Json, Quiet, print_json, set_up_logging
-from evergraph.cli.ws_common import Folder, change, check_out, interruptible, named, next_of, one_of, progress, tell
+from evergraph.cli.ws_common import (
+    Folder,
+    change,
+    check_out,
+    interruptible,
+    named,
+    next_of,
+    one_of,
+    tell,
+    training_steps,
+)
 from evergraph.errors import EvergraphError, InputError
 from evergraph.names import DEFAULT_DETECTOR, DEFAULT_MODEL
 
@@ -88,7 +98,7 @@ def init(
     sight = common.parse_history(history)
     set_up_logging(quiet)
     with interruptible(ws):
-        with progress("init", quiet or as_json) as shown:
+        with training_steps("init", quiet or as_json) as shown:
             from evergraph.datasets.tables import Columns, feature_columns
             from evergraph.learning.training import steps_a_task
             from evergraph.names import build_detector, build_model
@@ -277,7 +287,7 @@ def predict(
     check_out(out, replace=replace)
     set_up_logging(quiet)
     with interruptible(ws):
-        with progress("predict", quiet or as_json):
+        with training_steps("predict", quiet or as_json):
             from evergraph.graph.classes import UNSEEN
             from evergraph.workspace import Workspace
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import shlex
-import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from evergraph.cli.common import FEATURES_HELP, console, names_in, option, print_json, set_up_logging, working
+from evergraph.cli.common import FEATURES_HELP, console, names_in, option, print_json, progress, set_up_logging
 from evergraph.errors import InputError
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ def change(folder: Path, command: str, do: Callable[[Workspace, Steps], Outcome]
     """Run a command that makes a new version, and print what it did and what to do next."""
     set_up_logging(quiet)
     with interruptible(folder):
-        with progress(command, quiet or as_json) as steps:
+        with training_steps(command, quiet or as_json) as steps:
             from evergraph.workspace import Workspace
 
             workspace = Workspace(folder)
@@ -102,7 +101,7 @@ def change(folder: Path, command: str, do: Callable[[Workspace, Steps], Outcome]
 def look(folder: Path, quiet: bool, at: Callable[[Workspace], _Found]) -> _Found:
     """Return something about a workspace, which stays as it is."""
     set_up_logging(quiet)
-    with interruptible(folder), working("reading", quiet):
+    with interruptible(folder), progress("reading", quiet):
         from evergraph.workspace import Workspace
 
         return at(Workspace(folder))
@@ -130,21 +129,14 @@ def _manifest(folder: Path) -> bytes | None:
 
 
 @contextmanager
-def progress(command: str, quiet: bool) -> Iterator[Steps]:
-    """Show on a terminal that something is being done, for how long already and, in training, how far it is."""
-    if quiet or not sys.stderr.isatty():
-        yield lambda _: lambda _step, _loss: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
-        bar = shown.add_task(f"ws {command}", total=None)
+def training_steps(command: str, quiet: bool) -> Iterator[Steps]:
+    """Show on a terminal that a command is at work and, in training, how far it is."""
+    with progress(f"ws {command}", quiet) as show:
 
         def steps(total: int) -> OnStep:
             def on_step(step: int, _loss: float) -> None:
-                shown.update(bar, description=f"ws {command}, step {step}/{total}", completed=step, total=total)
+                if show is not None:
+                    show(description=f"ws {command}, step {step}/{total}", completed=step, total=total)
 
             return on_step
 

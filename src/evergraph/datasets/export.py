@@ -21,19 +21,8 @@ def to_tables(
 ) -> tuple[pa.Table, pa.Table]:
     """Vertices of some times, and the edges that came with them; of successive times, the tables make up the graph.
 
-    Parameters
-    ----------
-    graph
-        The graph.
-    first, last
-        From which time to which; all unless given.
-    labels
-        Whether the vertices have the column ``label``.
-
-    Returns
-    -------
-    Vertices with ``id``, ``time`` and, as far as there are any, ``label``, ``text`` (words as often as they are
-    counted, in no order) or ``features`` (lists of numbers); edges with ``source``, ``target`` and ``time``.
+    Vertices have ``id``, ``time`` and, as far as there are any, ``label``, ``text`` (words as often as they are
+    counted, in no order) or ``features`` (lists of numbers); edges have ``source``, ``target`` and ``time``.
 
     Examples
     --------

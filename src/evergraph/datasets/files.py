@@ -28,17 +28,7 @@ _SEPARATORS = {";": "';'", "\t": "tabs", "|": "'|'", ",": "commas"}
 
 @dataclass(frozen=True)
 class TableFile:
-    """A table in a file, opened as far as its header.
-
-    Parameters
-    ----------
-    path
-        The file.
-    names
-        Names of its columns.
-    origin
-        What errors say of it.
-    """
+    """A table in a file, opened as far as its header: the names of its columns, and what errors say of it."""
 
     path: Path
     names: list[str]

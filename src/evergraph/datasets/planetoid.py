@@ -29,7 +29,8 @@ def read_planetoid(folder: str | Path, name: str, *, split: str = "A") -> Evolvi
     """Read one of the three static citation graphs as a graph of two times, before and after training.
 
     In split A (few train, many test) time 0 holds Planetoid's vertices for training and validation, and time 1 all
-    others. Split B (many, few) is A turned round. So ``graph.up_to(0)`` is the graph to train on.
+    others. Split B (many, few) is A turned round. So ``graph.up_to(0)`` is the graph to train on. Vertices have
+    their row number in Planetoid's order as id.
 
     Citeseer and PubMed have the counts of the paper by Galke et al. (2023). Its Cora does not come from these files: it
     was split 140 + 300 in the order of LINQS's ``cora.content``. Here Cora has Planetoid's own split, 140 + 500.
@@ -45,16 +46,6 @@ def read_planetoid(folder: str | Path, name: str, *, split: str = "A") -> Evolvi
         ``"cora"``, ``"citeseer"`` or ``"pubmed"``.
     split
         ``"A"`` or ``"B"``.
-
-    Returns
-    -------
-    EvolvingGraph
-        Vertices have their row number in Planetoid's order as id.
-
-    Raises
-    ------
-    InputError
-        If a file is missing or damaged, or is a pickle that asks for more than arrays and lists.
     """
     files = _Files(folder, name, split)
     first_words, first_classes = files.matrix("allx"), files.classes("ally")
@@ -85,18 +76,7 @@ def read_planetoid(folder: str | Path, name: str, *, split: str = "A") -> Evolvi
 
 
 def planetoid_test(folder: str | Path, name: str, split: str = "A") -> NDArray[np.int64]:
-    """Ids of the vertices on which accuracy is measured: Planetoid's 1000 in split A, all of time 1 in split B.
-
-    Parameters
-    ----------
-    folder, name, split
-        As for `read_planetoid`.
-
-    Returns
-    -------
-    ndarray of int64
-        In ascending order.
-    """
+    """Return the ids on which accuracy is measured: Planetoid's 1000 in split A, all of time 1 in split B."""
     files = _Files(folder, name, split)
     return np.sort(files.test_index()) if split == "A" else np.arange(files.train())
 

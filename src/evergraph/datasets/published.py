@@ -32,15 +32,7 @@ _BLOCK = 1 << 26  # bytes of features converted at once
 def load_published(
     source: str | Path, *, cache: str | Path | None = None, api: str = _API, quiet: bool = False
 ) -> EvolvingGraph:
-    """Read a data set of the paper from a folder, or, where there is no such folder, by its name from Zenodo.
-
-    Parameters
-    ----------
-    source
-        A folder as for `read_published`, or a name as for `fetch_published`.
-    cache, api, quiet
-        As for `fetch_published`.
-    """
+    """Read a data set of the paper from a folder, or, where there is no such folder, by its name from Zenodo."""
     if Path(source).is_dir():
         return read_published(source)
     if isinstance(source, str) and source in _NAMES:
@@ -86,7 +78,7 @@ def _letters(name: str) -> str:
 
 
 def read_published(folder: str | Path) -> EvolvingGraph:
-    """Read a data set from a folder in the format of Zenodo record 3764770.
+    """Read a data set from a folder in the format of Zenodo record 3764770; vertices have their row number as id.
 
     Parameters
     ----------
@@ -99,11 +91,6 @@ def read_published(folder: str | Path) -> EvolvingGraph:
         - ``y.npy``: number of each vertex's class, negative where it has no label,
         - ``t.npy``: time of each vertex, such as its year,
         - ``label2index.json``, optional: numbers of classes by name. Without it, classes are named by their numbers.
-
-    Returns
-    -------
-    EvolvingGraph
-        Vertices have their row number as id.
 
     Examples
     --------

@@ -287,12 +287,7 @@ class Synthetic:
 
 
 def synthetic(**parameters: Any) -> EvolvingGraph:
-    """A made-up graph, without the truth about it.
-
-    Parameters
-    ----------
-    parameters
-        Those of `Synthetic`.
+    """Return a made-up graph, without the truth about it; the parameters are those of `Synthetic`.
 
     Examples
     --------
