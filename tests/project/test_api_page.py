@@ -1,0 +1,35 @@
+"""The reference page names what is there, and everything that has a name on the command line."""
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from evergraph import names
+
+ENTRIES = re.findall(r"^::: (\S+)$", Path(__file__).parents[2].joinpath("docs/api.md").read_text(), re.MULTILINE)
+
+
+def resolve(path):
+    parts = path.split(".")
+    for cut in range(len(parts), 0, -1):
+        try:
+            found = import_module(".".join(parts[:cut]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[cut:]:
+            found = getattr(found, part)
+        return found
+    raise ModuleNotFoundError(path)
+
+
+@pytest.mark.parametrize("path", ENTRIES)
+def test_an_entry_of_the_reference_can_be_imported(path):
+    assert resolve(path) is not None
+
+
+@pytest.mark.parametrize("kind", ["model", "detector", "score", "threshold"])
+def test_everything_with_a_name_is_in_the_reference(kind):
+    there = [resolve(path) for path in ENTRIES]
+    assert [name for name in getattr(names, f"{kind.upper()}S") if names.load(kind, name) not in there] == []
