@@ -19,9 +19,9 @@ from typing import Any
 import torch
 
 from evergraph.evaluation.trials import Trial, TrialStore, trial_key
-from evergraph_paper.exp1 import grid
-from evergraph_paper.reproduce import EXPERIMENTS, Extent
-from evergraph_paper.subject import Subject, kept_subjects
+from evergraph_paper.plan import Subject, kept_subjects
+from evergraph_paper.reproduction import EXPERIMENTS, Extent
+from evergraph_paper.static import grid
 
 RESULTS = Path(__file__).parents[1] / "results"
 NO_FOLDER = ("metamath", "synthetic")

@@ -17,22 +17,30 @@ from evergraph_paper.claims import (
     CLAIMS,
     Evidence,
     Verdict,
-    ablations,
+    accuracy,
     claims_table,
     detection,
     judge,
-    lifelong,
     other,
-    price,
-    static,
 )
-from evergraph_paper.claims.verdict import Gap, paired
-from evergraph_paper.exp1 import grid
-from evergraph_paper.lifelong import settings_of
+from evergraph_paper.claims.evidence import Gap, paired
 from evergraph_paper.measured import collect, transfer
 from evergraph_paper.paper import printed
-from evergraph_paper.plan import ALPHAS, MODELS, THRESHOLDS, Row, exp2, exp2a, exp3, exp4, exp4b
-from evergraph_paper.subject import LEVELS, Subject
+from evergraph_paper.plan import (
+    ALPHAS,
+    LEVELS,
+    MODELS,
+    THRESHOLDS,
+    Row,
+    Subject,
+    exp2,
+    exp2a,
+    exp3,
+    exp4,
+    exp4b,
+    settings_of,
+)
+from evergraph_paper.static import grid
 
 EASY = Subject("dblp-easy", "print of easy", (1, 3, 6))
 HARD = Subject("dblp-hard", "print of hard", (1, 3, 6))
@@ -138,33 +146,31 @@ def as_the_paper_says(trial: Any, epoch: int) -> float:
 
 
 def test_c1_plateau() -> None:
-    check(static.c1, replace(NOTHING, static=static_results(as_the_paper_says)), "holds", "4 of 4 curves", "seeds: 3")
+    check(other.c1, replace(NOTHING, static=static_results(as_the_paper_says)), "holds", "4 of 4 curves", "seeds: 3")
     growing = static_results(lambda trial, epoch: as_the_paper_says(trial, epoch) * (0.8 + 0.005 * epoch))
-    check(static.c1, replace(NOTHING, static=growing), "fails", "0 of 4 curves")
+    check(other.c1, replace(NOTHING, static=growing), "fails", "0 of 4 curves")
     early = static_results(lambda trial, epoch: as_the_paper_says(trial, epoch) - 0.1 * (epoch == 0))
-    check(
-        static.c1, replace(NOTHING, static=early), "fails", "4 of 4 curves", "mean gain from the first epoch on +10.0"
-    )
-    check(static.c1, NOTHING, "not testable here", "missing")
-    check(static.c1, replace(NOTHING, static=static_results(as_the_paper_says, epochs=8)), "not testable here")
+    check(other.c1, replace(NOTHING, static=early), "fails", "4 of 4 curves", "mean gain from the first epoch on +10.0")
+    check(other.c1, NOTHING, "not testable here", "missing")
+    check(other.c1, replace(NOTHING, static=static_results(as_the_paper_says, epochs=8)), "not testable here")
 
 
 def test_c2_pretraining() -> None:
-    found = check(static.c2, replace(NOTHING, static=static_results(as_the_paper_says)), "holds", "144 of 144")
+    found = check(other.c2, replace(NOTHING, static=static_results(as_the_paper_says)), "holds", "144 of 144")
     assert found.seeds == (0, 1, 2)
     assert found.graphs == ("cora",)
     overtaken = static_results(lambda trial, epoch: as_the_paper_says(trial, epoch) + 0.05 * (not trial.pretraining))
-    check(static.c2, replace(NOTHING, static=overtaken), "fails")
+    check(other.c2, replace(NOTHING, static=overtaken), "fails")
     without_mlp = static_results(as_the_paper_says, models=["gcn"])
-    check(static.c2, replace(NOTHING, static=without_mlp), "not testable here", "missing")
+    check(other.c2, replace(NOTHING, static=without_mlp), "not testable here", "missing")
 
 
 def test_c3_divergence() -> None:
     far = static_results(lambda trial, _: 0.8 if trial.pretraining else 0.3 + 0.4 * (trial.split == "B"))
-    found = check(static.c3, replace(NOTHING, static=far), "holds", "2 of 2 models")
+    found = check(other.c3, replace(NOTHING, static=far), "holds", "2 of 2 models")
     assert set(found.details) == {"gcn", "mlp"}
     near = static_results(lambda trial, _: 0.8 if not trial.pretraining else 0.3 + 0.4 * (trial.split == "B"))
-    check(static.c3, replace(NOTHING, static=near), "fails", "0 of 2 models")
+    check(other.c3, replace(NOTHING, static=near), "fails", "0 of 2 models")
     # Near, but in different bins; and far, but partly in the same ones.
     bins = static_results(
         lambda trial, epoch: (
@@ -174,14 +180,14 @@ def test_c3_divergence() -> None:
         )
     )
     check(
-        static.c3,
+        other.c3,
         replace(NOTHING, static=bins),
         "holds",
         "distance: smaller with pre-training for 2",
         "bins: smaller with pre-training for 0",
     )
     only_a = [(trial, result) for trial, result in far if trial.split == "A"]
-    assert "0.0057 (GAT)" in check(static.c3, replace(NOTHING, static=only_a), "not testable here").paper
+    assert "0.0057 (GAT)" in check(other.c3, replace(NOTHING, static=only_a), "not testable here").paper
 
 
 # --- experiment 2 ----------------------------------------------------------------------------------------------------
@@ -196,19 +202,19 @@ def gains(by_level: Mapping[int, float]) -> Accuracy:
 def test_c4_warm_restarts() -> None:
     rows = [row for row in exp2([EASY, HARD]) if row.level == 25]
     found = check(
-        lifelong.c4, evidence(made(rows, gains({25: 0.06})), EASY, HARD), "holds", "dblp-hard: +6.0 ± 0.0", "2 seeds"
+        accuracy.c4, evidence(made(rows, gains({25: 0.06})), EASY, HARD), "holds", "dblp-hard: +6.0 ± 0.0", "2 seeds"
     )
     assert found.graphs == ("dblp-easy", "dblp-hard")
     assert found.seeds == (0, 1)
     assert found.paper.startswith("the mean of the 18 cells is 4.14 points, not 5; 1 below 0")
-    found = check(lifelong.c4, evidence(made(rows, gains({25: 0.03})), EASY, HARD), "fails", "is 3.00 points")
+    found = check(accuracy.c4, evidence(made(rows, gains({25: 0.03})), EASY, HARD), "fails", "is 3.00 points")
     assert found.details["parts"] == {"direction": "holds", "size": "fails"}
     worse = made(rows, lambda row: gains({25: 0.2 if row.graph == EASY else -0.01})(row))
-    found = check(lifelong.c4, evidence(worse, EASY, HARD), "fails")
+    found = check(accuracy.c4, evidence(worse, EASY, HARD), "fails")
     assert found.details["parts"] == {"direction": "fails", "size": "holds"}
     assert found.details["graphs"]["dblp-easy"]["verdict"] == "holds"
     few = [row for row in rows if row.model in ("sage", "gat", "mlp")]
-    check(lifelong.c4, evidence(made(few, gains({25: 0.06}))), "not testable here", "at least four models")
+    check(accuracy.c4, evidence(made(few, gains({25: 0.06}))), "not testable here", "at least four models")
 
 
 def test_forward_transfer_is_that_of_the_tables() -> None:
@@ -223,21 +229,21 @@ def test_with_one_seed_the_interval_is_over_tasks() -> None:
     rows = [row for row in exp2([EASY]) if row.level == 25]
     swing = np.array([0, 0.3, -0.1, 0.3, -0.2, 0.1])
     found = made(rows, lambda row: 0.5 + swing * (row.restart == "warm"), seeds=1)
-    check(lifelong.c4, evidence(found), "fails", "(over tasks, includes 0)", "1 seed")
+    check(accuracy.c4, evidence(found), "fails", "(over tasks, includes 0)", "1 seed")
 
 
 def test_c5_transfer_shrinks() -> None:
     rows = exp2([EASY])
     falling = {25: 0.05, 50: 0.01, 75: 0.0, 100: -0.01}
-    found = check(lifelong.c5, evidence(made(rows, gains(falling))), "holds", "+5.0, +1.0, +0.0, -1.0")
+    found = check(accuracy.c5, evidence(made(rows, gains(falling))), "holds", "+5.0, +1.0, +0.0, -1.0")
     assert found.paper == "means of +4.14, +0.78, -0.33, -1.00 points: holds"
-    check(lifelong.c5, evidence(made(rows, gains(falling | {75: 0.02}))), "fails")
+    check(accuracy.c5, evidence(made(rows, gains(falling | {75: 0.02}))), "fails")
     flat = dict.fromkeys(LEVELS, 0.01)
-    check(lifelong.c5, evidence(made(rows, gains(flat))), "fails", "includes 0")
-    check(lifelong.c5, evidence(made([row for row in rows if row.level != 75], gains(falling))), "not testable here")
+    check(accuracy.c5, evidence(made(rows, gains(flat))), "fails", "includes 0")
+    check(accuracy.c5, evidence(made([row for row in rows if row.level != 75], gains(falling))), "not testable here")
 
 
-@pytest.mark.parametrize(("claim", "level", "enough"), [(lifelong.c6, 50, 0.95), (lifelong.c7, 75, 0.99)])
+@pytest.mark.parametrize(("claim", "level", "enough"), [(accuracy.c6, 50, 0.95), (accuracy.c7, 75, 0.99)])
 def test_c6_c7_limited_histories(claim: Callable[[Evidence], Verdict], level: int, enough: float) -> None:
     rows = [row for row in exp2([EASY]) if row.level in (level, 100)]
 
@@ -256,11 +262,11 @@ def test_c6_c7_limited_histories(claim: Callable[[Evidence], Verdict], level: in
 
 
 def test_c6_c7_paper() -> None:
-    shares = lifelong.relative(lifelong._printed_best(), 50)
+    shares = accuracy.relative(accuracy._printed_best(), 50)
     low = {cell: round(100 * share, 1) for cell, share in shares.items() if share < 0.95}
     assert len(shares) == 18
     assert low == {("dblp-hard", "sgc"): 91.8, ("dblp-hard", "jknet"): 94.0, ("dblp-easy", "sgc"): 94.9}
-    shares = lifelong.relative(lifelong._printed_best(), 75)
+    shares = accuracy.relative(accuracy._printed_best(), 75)
     low = {cell: round(100 * share, 2) for cell, share in shares.items() if share < 0.99}
     assert low == {
         ("dblp-hard", "sgc"): 96.11,
@@ -269,8 +275,8 @@ def test_c6_c7_paper() -> None:
         ("dblp-easy", "mlp"): 98.9,
         ("dblp-easy", "jknet"): 98.98,
     }
-    assert lifelong.c6(NOTHING).paper.startswith("15 of 18 cells keep it")
-    assert lifelong.c7(NOTHING).paper.startswith("13 of 18 cells keep it")
+    assert accuracy.c6(NOTHING).paper.startswith("15 of 18 cells keep it")
+    assert accuracy.c7(NOTHING).paper.startswith("13 of 18 cells keep it")
 
 
 def test_c8_full_history_and_sage() -> None:
@@ -279,14 +285,14 @@ def test_c8_full_history_and_sage() -> None:
     def ranked(row: Row) -> float:
         return 0.5 + 0.001 * row.level + 0.01 * (row.model == "sage")
 
-    check(lifelong.c8, evidence(made(rows, ranked)), "holds", "unbeaten for 6 of 6 models", "at 4 of 4 levels")
+    check(accuracy.c8, evidence(made(rows, ranked)), "holds", "unbeaten for 6 of 6 models", "at 4 of 4 levels")
     shorter = made(rows, lambda row: ranked(row) - 0.2 * (row.level == 100 and row.model in ("mlp", "sgc")))
-    found = check(lifelong.c8, evidence(shorter), "fails", "unbeaten for 4 of 6 models")
+    found = check(accuracy.c8, evidence(shorter), "fails", "unbeaten for 4 of 6 models")
     assert found.details["graphs"]["dblp-easy"]["parts"] == {"full history": "fails", "sage": "holds"}
-    check(lifelong.c8, evidence(made([row for row in rows if row.level < 100], ranked)), "not testable here")
+    check(accuracy.c8, evidence(made([row for row in rows if row.level < 100], ranked)), "not testable here")
     sgc_ahead = lambda row: ranked(row) + 0.1 * (row.model == "sgc")  # noqa: E731
-    check(lifelong.c8, evidence(made(rows, sgc_ahead)), "fails", "(by sgc at 25, sgc at 50")
-    check(lifelong.c8, evidence(made(exp2([HARD]), sgc_ahead), HARD), "holds")
+    check(accuracy.c8, evidence(made(rows, sgc_ahead)), "fails", "(by sgc at 25, sgc at 50")
+    check(accuracy.c8, evidence(made(exp2([HARD]), sgc_ahead), HARD), "holds")
     assert "dblp-hard: full history is unbeaten for 5 of 6 models" in found.paper
     assert "pharmabio: full history is unbeaten for 5 of 6 models, GraphSAGE at 4 of 4 levels" in found.paper
 
@@ -302,14 +308,14 @@ def test_c9_trained_once() -> None:
         return fall if row.restart == "once" else 0.6
 
     for seeds in (1, 2):
-        check(ablations.c9, evidence(made(rows, decaying, seeds=seeds)), "holds", "(classes appear)", "sage last third")
-        check(ablations.c9, evidence(made(rows, seeds=seeds)), "fails")
+        check(accuracy.c9, evidence(made(rows, decaying, seeds=seeds)), "holds", "(classes appear)", "sage last third")
+        check(accuracy.c9, evidence(made(rows, seeds=seeds)), "fails")
     better_once = made(rows, lambda row: fall if row.restart == "once" else 0.2)
-    check(ablations.c9, evidence(better_once), "fails")
-    check(ablations.c9, evidence(made(rows, decaying, unseen=False)), "fails", "(no classes appear)")
+    check(accuracy.c9, evidence(better_once), "fails")
+    check(accuracy.c9, evidence(made(rows, decaying, unseen=False)), "fails", "(no classes appear)")
     still = made(rows, lambda row: 0.5 if row.restart == "once" else 0.6, unseen=False)
-    check(ablations.c9, evidence(still), "holds")
-    check(ablations.c9, evidence(made([row for row in rows if row.restart == "once"])), "not testable here", "missing")
+    check(accuracy.c9, evidence(still), "holds")
+    check(accuracy.c9, evidence(made([row for row in rows if row.restart == "once"])), "not testable here", "missing")
 
 
 def test_c10_few_labels() -> None:
@@ -319,24 +325,24 @@ def test_c10_few_labels() -> None:
         gain = 0.001 * (101 - row.level) * (1.1 - row.label_rate)
         return 0.3 + 0.2 * row.label_rate + gain * (row.restart == "warm")
 
-    check(ablations.c10, evidence(made(rows, said)), "holds", "warm ahead in 36 of 36 cells")
+    check(accuracy.c10, evidence(made(rows, said)), "holds", "warm ahead in 36 of 36 cells")
     full_cold = made(rows, lambda row: said(row) + 0.1 * (row.level == 100 and row.restart == "cold"))
-    found = check(ablations.c10, evidence(full_cold), "fails", "27 of 36 cells", "level 100 rate 0.1")
+    found = check(accuracy.c10, evidence(full_cold), "fails", "27 of 36 cells", "level 100 rate 0.1")
     assert found.details["graphs"]["dblp-easy"]["parts"]["warm"] == "fails"
-    labels = check(ablations.c10, evidence(made(rows, lambda row: 1 - said(row))), "fails")
+    labels = check(accuracy.c10, evidence(made(rows, lambda row: 1 - said(row))), "fails")
     assert labels.details["graphs"]["dblp-easy"]["parts"]["labels"] == "fails"
-    check(ablations.c10, evidence(made([row for row in rows if row.level == 25], said)), "not testable here", "missing")
+    check(accuracy.c10, evidence(made([row for row in rows if row.level == 25], said)), "not testable here", "missing")
     # While the grid runs: the full history has those rates only at which it gains most.
     some = [row for row in rows if row.level != 100 or row.label_rate < 0.3]
 
     def more(row: Row) -> float:
         return said(row) + (row.restart == "warm") * (0.2 if row.label_rate < 0.3 else -0.09 * (row.level < 100))
 
-    partly = check(ablations.c10, evidence(made(some, said)), "not testable here", "missing")
+    partly = check(accuracy.c10, evidence(made(some, said)), "not testable here", "missing")
     assert set(partly.details["graphs"]["dblp-easy"]["parts"].values()) == {"not testable here"}
-    partly = check(ablations.c10, evidence(made(some, more)), "fails")
+    partly = check(accuracy.c10, evidence(made(some, more)), "fails")
     assert partly.details["graphs"]["dblp-easy"]["parts"]["history"] == "not testable here"
-    check(ablations.c10, NOTHING, "not testable here")
+    check(accuracy.c10, NOTHING, "not testable here")
 
 
 # --- experiment 4 ----------------------------------------------------------------------------------------------------
@@ -489,12 +495,12 @@ def test_c15_ranking() -> None:
     def same(row: Row) -> float:
         return order.get(row.model, 0.3) - 0.05 * (row.detector == "gdoc")
 
-    found = check(price.c15, evidence(made(rows, same), HARD), "holds", "4 of 8 places", "sage less sgc -2.0")
+    found = check(detection.c15, evidence(made(rows, same), HARD), "holds", "4 of 8 places", "sage less sgc -2.0")
     assert found.paper.startswith("dblp-hard: sgc > sage > gat without gDOC, sgc > sage > gat with it")
     turned = made(rows, lambda row: 1 - same(row) if row.detector == "gdoc" else same(row))
-    found = check(price.c15, evidence(turned, HARD), "fails")
+    found = check(detection.c15, evidence(turned, HARD), "fails")
     assert len(found.details["graphs"]["dblp-hard"]["swapped"]) == 3
-    check(price.c15, evidence(made([row for row in rows if row.model != "gat"], same), HARD), "not testable here")
+    check(detection.c15, evidence(made([row for row in rows if row.model != "gat"], same), HARD), "not testable here")
 
 
 def test_c16_price_of_detection() -> None:
@@ -504,13 +510,17 @@ def test_c16_price_of_detection() -> None:
         return 0.5 + (0.01 if row.level == 25 else -0.02) * (row.detector == "gdoc")
 
     check(
-        price.c16, evidence(made(rows, said), HARD), "holds", "6 of 6 places above level 25", "cold +1.0 ± 0.0 points"
+        detection.c16,
+        evidence(made(rows, said), HARD),
+        "holds",
+        "6 of 6 places above level 25",
+        "cold +1.0 ± 0.0 points",
     )
     only_cold = made(rows, lambda row: said(row) - 0.03 * (row.detector == "gdoc" and row.restart == "warm"))
-    found = check(price.c16, evidence(only_cold, HARD), "fails", "warm -2.0")
+    found = check(detection.c16, evidence(only_cold, HARD), "fails", "warm -2.0")
     assert found.details["graphs"]["dblp-hard"]["parts"] == {"price": "holds", "exception": "fails"}
-    check(price.c16, evidence(made(rows), HARD), "fails", "0 of 6 places")
-    check(price.c16, evidence(made([row for row in rows if row.level < 75], said), HARD), "not testable here")
+    check(detection.c16, evidence(made(rows), HARD), "fails", "0 of 6 places")
+    check(detection.c16, evidence(made([row for row in rows if row.level < 75], said), HARD), "not testable here")
     assert "6 of 6 places above level 25; at level 25 cold +1.9, warm -2.4 points: the exception fails" in found.paper
 
 

@@ -10,7 +10,7 @@ from scipy import stats
 from scipy.spatial.distance import jensenshannon
 
 from evergraph import InputError
-from evergraph_paper.divergence import half_jeffreys, jensen_shannon, jensen_shannon_distance
+from evergraph_paper.exp1 import half_jeffreys, jensen_shannon, jensen_shannon_distance
 
 weights = st.lists(st.tuples(*[st.one_of(st.just(0.0), st.floats(1e-6, 1e6))] * 2), min_size=1, max_size=12).map(
     lambda rows: np.array(rows).T

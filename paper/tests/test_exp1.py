@@ -21,8 +21,8 @@ from evergraph.errors import InputError
 from evergraph.nn import GAT, GCN, MLP, GraphSAGE
 from evergraph.nn.adam import Adam
 from evergraph_paper import static
-from evergraph_paper.exp1 import Results, curves, divergences, grid, histogram_divergence, static_table
-from evergraph_paper.static import STATIC_MODELS, Split, StaticTrial, recipe, split
+from evergraph_paper.exp1 import Results, curves, divergences, histogram_divergence
+from evergraph_paper.static import STATIC_MODELS, Split, StaticTrial, grid, recipe, split, static_table
 
 SharedData = Callable[[str], Path]
 

@@ -21,15 +21,12 @@ from rich.console import Console
 from evergraph.datasets import synthetic
 from evergraph.evaluation.trials import TrialResult
 from evergraph.presentation import Cell, Section, Table, to_csv, to_latex, to_markdown, to_rich
-from evergraph_paper import exp1_views, pictures, tables
+from evergraph_paper import exp1, figures, tables
 from evergraph_paper.cli import ExperimentName
 from evergraph_paper.exp1 import StaticRow
-from evergraph_paper.lifelong import LifelongTrial
 from evergraph_paper.measured import collect
-from evergraph_paper.plan import Row, exp2, exp2a, exp3
-from evergraph_paper.reproduce import EXPERIMENTS, Extent, show
-from evergraph_paper.reproduction import Reproduction
-from evergraph_paper.subject import Subject
+from evergraph_paper.plan import LifelongTrial, Row, Subject, exp2, exp2a, exp3
+from evergraph_paper.reproduction import EXPERIMENTS, Extent, Reproduction, show
 from evergraph_paper.tables import Results
 from evergraph_paper.tune import Choice, write_rates
 
@@ -220,7 +217,7 @@ def test_figures_show_what_is_there(name: str, everything: Any) -> None:
 
 def test_panels_are_so_few_in_a_row_that_ticks_can_be_read() -> None:
     graphs = [replace(OTHER, path=f"graph {number}") for number in range(5)]
-    picture = pictures.exp4a_figure(graphs, {})
+    picture = figures.exp4a_figure(graphs, {})
     shown = [panel for panel in picture.axes if panel.get_visible()]
     assert [panel.get_title() for panel in shown] == [graph.name for graph in graphs]
     assert len({panel.get_subplotspec().rowspan.start for panel in shown}) == 2
@@ -241,17 +238,17 @@ def shelved(results: Sequence[tuple[Any, dict[str, Any]]]) -> dict[str, TrialRes
 
 def test_trials_of_experiment_1_are_found_again() -> None:
     results = static_results(as_the_paper_says, epochs=3, graphs=["cora", "pubmed"], models=["gcn", "gcn-64", "gat"])
-    assert exp1_views.static_results(shelved(results) | made([Row(EASY)])) == results
-    assert {trial.seed for trial, _ in exp1_views.static_results(shelved(results), seeds=[1])} == {1}
-    assert exp1_views.static_results({}) == []
+    assert exp1.static_results(shelved(results) | made([Row(EASY)])) == results
+    assert {trial.seed for trial, _ in exp1.static_results(shelved(results), seeds=[1])} == {1}
+    assert exp1.static_results({}) == []
 
 
 def test_experiment_1_in_tables() -> None:
     results = static_results(as_the_paper_says, epochs=35)
-    line = lines_of(exp1_views.accuracy_table(results))["GCN"]
+    line = lines_of(exp1.accuracy_table(results))["GCN"]
     assert (line["runs"].text, line["epochs, without 0"].text) == ("3", "15.0 ± 0.5")
     assert line["epochs, pre-trained 10"].text == line["epochs, pre-trained 35"].text == "75.0 ± 0.1"
-    table = exp1_views.divergence_table(results)
+    table = exp1.divergence_table(results)
     sections = [row.name for row in table.rows if isinstance(row, Section)]
     assert sections[0].startswith("0 epochs of pre-training; paper: 0.0666 to 0.1013")
     assert [*lines_of(table, 0)] == [*lines_of(table, 1)] == ["GCN", "MLP"]
@@ -259,22 +256,22 @@ def test_experiment_1_in_tables() -> None:
     partial = [
         (trial, result) for trial, result in results if trial.split == "A" or (trial.model, trial.seed) == ("gcn", 0)
     ]
-    assert [*lines_of(exp1_views.divergence_table(partial))] == ["GCN"]
-    assert exp1_views.divergence_table([pair for pair in results if pair[0].split == "A"]).rows == ()
+    assert [*lines_of(exp1.divergence_table(partial))] == ["GCN"]
+    assert exp1.divergence_table([pair for pair in results if pair[0].split == "A"]).rows == ()
     counts = StaticRow("cora", "A", 7, 1433, 2708, 5278, 3.9, 640, 300, 2068, 4978, 1000, 0.236)
-    lines = exp1_views.splits_table([counts])
+    lines = exp1.splits_table([counts])
     assert lines_of(lines, 0)["cora"]["train edges"].text == "300"
     assert lines_of(lines, 1)["cora"]["vertices"].text == "2,708"
 
 
 def test_experiment_1_in_figures() -> None:
     results = static_results(as_the_paper_says, epochs=12, graphs=["cora", "pubmed"])
-    figures = exp1_views.exp1_figures(results)
+    figures = exp1.exp1_figures(results)
     assert set(figures) == {"exp1-A", "exp1-B"}
     assert drawn(figures["exp1-A"]) == 2 * 2 * 2  # graphs, with and without pre-training, models
     some = [pair for pair in results if pair[0].split == "B" and pair[0].seed == 0 and pair[0].graph == "cora"]
-    assert drawn(exp1_views.exp1_figures(some)["exp1-B"]) == 4
-    assert exp1_views.exp1_figures([]) == {}
+    assert drawn(exp1.exp1_figures(some)["exp1-B"]) == 4
+    assert exp1.exp1_figures([]) == {}
 
 
 def test_experiment_1_runs_and_shows(shared_data: Callable[[str], Path], tmp_path: Path, command: Command) -> None:

@@ -9,10 +9,8 @@ import pytest
 
 from evergraph.evaluation.trials import TrialStore, trial_key
 from evergraph.graph.times import TimeAxis
-from evergraph_paper.lifelong import settings_of
-from evergraph_paper.plan import exp2, exp2a, exp3, exp4, exp4b
+from evergraph_paper.plan import exp2, exp2a, exp3, exp4, exp4b, kept_subjects, settings_of
 from evergraph_paper.static import STATIC_GRAPHS, STATIC_MODELS, StaticTrial
-from evergraph_paper.subject import kept_subjects
 from evergraph_paper.tune import tune_rows
 
 RESULTS = Path(__file__).parents[1] / "results"

@@ -23,7 +23,7 @@ from evergraph.evaluation.configuration import Configuration
 from evergraph.evaluation.grid import Done, GridState, in_words, run_grid, work
 from evergraph.evaluation.trials import TrialStore, trial_key
 from evergraph.nn import MLP
-from evergraph_paper.lifelong import LifelongTrial
+from evergraph_paper.plan import LifelongTrial
 from tests.evaluation import grid_trials
 from tests.evaluation.grid_trials import STALL, Toy, marks, until
 from tests.faults import Faults

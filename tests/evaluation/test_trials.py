@@ -21,7 +21,7 @@ from evergraph.evaluation import trials
 from evergraph.evaluation.configuration import Configuration
 from evergraph.evaluation.trials import Problem, TrialResult, TrialStore, check_folder, trial_key
 from evergraph.nn import MLP
-from evergraph_paper.lifelong import LifelongTrial
+from evergraph_paper.plan import LifelongTrial
 from tests.evaluation import grid_trials
 from tests.evaluation.grid_trials import Toy
 from tests.faults import Faults

@@ -1,77 +1,122 @@
-"""The paper's first experiment: its trials, and what their results say.
-
-Does a model that was trained on a labelled subgraph have to be trained again when unlabelled vertices come? The results
-of the trials are turned into curves of accuracy over epochs, and into divergences between the two splits.
-"""
+"""Experiment 1: accuracy over epochs, divergences between the two splits, and its tables and figures."""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evergraph.errors import InputError
-from evergraph_paper.divergence import half_jeffreys, jensen_shannon, jensen_shannon_distance
-from evergraph_paper.static import STATIC_GRAPHS, STATIC_MODELS, StaticTrial, Which, split
+from evergraph.evaluation.trials import TrialResult
+from evergraph.presentation import Cell, Column, Section, Table, style
+from evergraph_paper.paper import printed
+from evergraph_paper.static import STATIC_GRAPHS, STATIC_MODELS, StaticRow, StaticTrial, Which
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = [
     "Curve",
     "Divergence",
     "Results",
-    "StaticRow",
+    "accuracy_table",
     "curves",
+    "divergence_table",
     "divergences",
-    "grid",
+    "exp1_figures",
+    "half_jeffreys",
     "histogram_divergence",
-    "static_table",
+    "jensen_shannon",
+    "jensen_shannon_distance",
+    "splits_table",
+    "static_results",
 ]
+
+
+def half_jeffreys(p: ArrayLike, q: ArrayLike) -> float:
+    """Half of the Jeffreys divergence, ½ KL(p‖q) + ½ KL(q‖p): the formula that the paper prints.
+
+    Parameters
+    ----------
+    p, q
+        Weights that are not negative; each vector is divided by its sum. Where one of them is 0 and the other is not,
+        the divergence is infinite.
+
+    Examples
+    --------
+    >>> round(half_jeffreys([1, 3], [3, 1]), 4), half_jeffreys([1, 0], [1, 1])
+    (0.5493, inf)
+    """
+    p, q = _shares(p, q)
+    if np.any((p > 0) != (q > 0)):
+        return math.inf
+    p, q = p[p > 0], q[q > 0]
+    return float(np.sum((p - q) * (np.log(p) - np.log(q))) / 2)
+
+
+def jensen_shannon(p: ArrayLike, q: ArrayLike) -> float:
+    """Jensen-Shannon divergence in nats, ½ KL(p‖m) + ½ KL(q‖m) with m midway: from 0 to ln 2, as in Lin (1991).
+
+    Parameters
+    ----------
+    p, q
+        Weights that are not negative; each vector is divided by its sum.
+
+    Examples
+    --------
+    >>> round(jensen_shannon([1, 3], [3, 1]), 4), round(jensen_shannon([1, 0], [0, 1]), 4)
+    (0.1308, 0.6931)
+    """
+    p, q = _shares(p, q)
+    both = p + q
+    halves = [np.sum(side[side > 0] * np.log(2 * side[side > 0] / both[side > 0])) / 2 for side in (p, q)]
+    return max(0.0, float(sum(halves)))  # rounding may leave a little less than 0
+
+
+def jensen_shannon_distance(p: ArrayLike, q: ArrayLike) -> float:
+    """Square root of `jensen_shannon`: what the authors' code computes, by SciPy's function ``jensenshannon``.
+
+    Parameters
+    ----------
+    p, q
+        Weights that are not negative; each vector is divided by its sum.
+
+    Examples
+    --------
+    >>> round(jensen_shannon_distance([1, 3], [3, 1]), 4)
+    0.3617
+    >>> jensen_shannon_distance([0.8, 0.9], [0.9, 0.8]) > 0  # the same two accuracies in another order
+    True
+    """
+    return math.sqrt(jensen_shannon(p, q))
+
+
+def _shares(p: ArrayLike, q: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Both vectors divided by their sums."""
+    one, other = np.asarray(p, np.float64), np.asarray(q, np.float64)
+    if one.ndim != 1 or one.shape != other.shape:
+        raise InputError(
+            f"vectors of shapes {one.shape} and {other.shape} cannot be compared", fix="pass two of the same length"
+        )
+    for vector in (one, other):
+        if not (np.all(np.isfinite(vector)) and np.all(vector >= 0) and np.any(vector > 0)):
+            raise InputError(
+                "a vector of weights has a negative, infinite or missing one, or none above 0",
+                fix="pass counts or shares",
+            )
+    return one / one.sum(), other / other.sum()
+
 
 Results = Sequence[tuple[StaticTrial, Mapping[str, Any]]]
 """Trials, each with what its ``run`` has returned."""
 
 _SPLITS: tuple[Which, ...] = ("A", "B")
-
-
-def grid(
-    folder: str | Path,
-    seeds: Iterable[int],
-    graphs: Sequence[str] = STATIC_GRAPHS,
-    models: Sequence[str] = STATIC_MODELS,
-    splits: Sequence[Which] = _SPLITS,
-    pretraining: Sequence[int] = (0, 200),
-    epochs: int = 35,
-) -> list[StaticTrial]:
-    """All trials of the experiment; nothing is run.
-
-    Parameters
-    ----------
-    folder
-        Where Planetoid's files are.
-    seeds
-        One run each; the paper has 100.
-    graphs, models, splits, pretraining, epochs
-        See `StaticTrial`.
-
-    Examples
-    --------
-    >>> trials = grid("planetoid", seeds=range(10))
-    >>> len(trials), trials[0].graph, trials[0].model, trials[-1].seed
-    (600, 'cora', 'gcn', 9)
-    """
-    seeds = tuple(seeds)
-    return [
-        StaticTrial(graph, Path(folder), which, model, before, epochs, seed)
-        for graph in graphs
-        for which in splits
-        for model in models
-        for before in pretraining
-        for seed in seeds
-    ]
 
 
 # --- accuracy over epochs --------------------------------------------------------------------------------------------
@@ -264,74 +309,180 @@ def _accuracies(results: Results) -> list[tuple[StaticTrial, NDArray[np.float64]
     return [(trial, np.asarray(result["accuracy"], np.float64)) for trial, result in results]
 
 
-# --- the table of the data -------------------------------------------------------------------------------------------
+_NAMES = {"gcn": "GCN", "gcn-64": "GCN-64", "gat": "GAT", "sage": "GraphSAGE", "mlp": "MLP"}
+_PLATEAU = 10
 
 
-@dataclass(frozen=True)
-class StaticRow:
-    """One graph in one split, in numbers; edges are undirected and without self-loops.
-
-    Parameters
-    ----------
-    graph, split
-        Which.
-    classes, features, vertices, edges, average_degree
-        Of the whole graph.
-    train_vertices, train_edges
-        What is there from the start.
-    unseen_vertices, unseen_edges
-        What comes later.
-    test_vertices
-        On how many of them accuracy is measured.
-    label_rate
-        Share of the vertices that is there from the start.
-    """
-
-    graph: str
-    split: str
-    classes: int
-    features: int
-    vertices: int
-    edges: int
-    average_degree: float
-    train_vertices: int
-    train_edges: int
-    unseen_vertices: int
-    unseen_edges: int
-    test_vertices: int
-    label_rate: float
-
-
-def static_table(
-    folder: str | Path, graphs: Sequence[str] = STATIC_GRAPHS, splits: Sequence[Which] = _SPLITS
-) -> list[StaticRow]:
-    """The rows of the paper's table of static graphs, counted in Planetoid's files.
-
-    Parameters
-    ----------
-    folder
-        Where these are.
-    graphs, splits
-        Which rows.
-    """
-    return [_row(Path(folder), graph, which) for graph in graphs for which in splits]
-
-
-def _row(folder: Path, name: str, which: Which) -> StaticRow:
-    data = split(folder, name, which)
-    graph = data.graph
-    return StaticRow(
-        graph=name,
-        split=which,
-        classes=len(graph.class_names),
-        features=0 if graph.features is None else graph.features.width,
-        vertices=len(graph),
-        edges=graph.n_edges,
-        average_degree=2 * graph.n_edges / len(graph),
-        train_vertices=data.train_vertices,
-        train_edges=data.train_edges,
-        unseen_vertices=data.unseen_vertices,
-        unseen_edges=data.unseen_edges,
-        test_vertices=data.test_vertices,
-        label_rate=data.train_vertices / len(graph),
+def static_results(found: Mapping[str, TrialResult], seeds: Sequence[int] | None = None) -> list[Any]:
+    """The trials of experiment 1 that have run, each with its result, in the order of its grid."""
+    by_settings = {
+        _canonical(trial.described()): trial
+        for graph in STATIC_GRAPHS
+        for split in ("A", "B")
+        for model in STATIC_MODELS
+        for pretraining in {one.trial["pretraining"] for one in found.values() if one.trial.get("kind") == "static"}
+        for epochs in {one.trial["epochs"] for one in found.values() if one.trial.get("kind") == "static"}
+        for trial in [StaticTrial(graph, Path(), split, model, pretraining, epochs)]
+    }
+    results = []
+    for one in found.values():
+        trial = by_settings.get(_canonical(one.trial))
+        if trial is not None and (seeds is None or one.seed in seeds):
+            fields = (trial.graph, Path(), trial.split, trial.model, trial.pretraining, trial.epochs, one.seed)
+            results.append((StaticTrial(*fields), one.result))
+    order = {name: place for place, name in enumerate((*STATIC_GRAPHS, *STATIC_MODELS))}
+    return sorted(
+        results,
+        key=lambda pair: (
+            order[pair[0].graph],
+            pair[0].split,
+            order[pair[0].model],
+            pair[0].pretraining,
+            pair[0].seed,
+        ),
     )
+
+
+def _canonical(description: Mapping[str, Any]) -> str:
+    return json.dumps(description, sort_keys=True)
+
+
+def accuracy_table(results: Results) -> Table:
+    """Accuracy before, after ten, and after all inference epochs, with its deviation over the runs."""
+    found = curves(results)
+    last = max((len(curve.mean) for curve in found), default=1) - 1
+    places = sorted({0, min(_PLATEAU, last), last})
+    columns = [Column("model", align="left"), Column("runs")]
+    columns += [Column(str(place), f"epochs, {told}") for told in ("without", "pre-trained") for place in places]
+    lines: list[Any] = []
+    for graph in STATIC_GRAPHS:
+        for split in ("A", "B"):
+            chosen = [curve for curve in found if (curve.graph, curve.split) == (graph, split)]
+            if chosen:
+                lines.append(Section(f"{graph}, {split}"))
+            for model in STATIC_MODELS:
+                sides = [
+                    next((curve for curve in chosen if curve.model == model and bool(curve.pretraining) == pre), None)
+                    for pre in (False, True)
+                ]
+                if not any(sides):
+                    continue
+                cells = [Cell(_NAMES[model]), Cell(max(side.runs for side in sides if side))]
+                for side in sides:
+                    cells += [
+                        Cell(100 * side.mean[place], 100 * side.sd[place], form=".1f") if side else Cell()
+                        for place in places
+                    ]
+                lines.append(tuple(cells))
+    return Table(
+        "Experiment 1: accuracy after so many inference epochs, in percent (± standard deviation over runs)",
+        tuple(columns),
+        tuple(lines),
+    )
+
+
+def divergence_table(results: Results) -> Table:
+    """How far the accuracies of A and B are apart: in the paper's three ways, and in two that compare distributions."""
+    columns = (
+        Column("model", align="left"),
+        Column("authors' code"),
+        Column("paper's formula"),
+        Column("textbook"),
+        Column("histograms"),
+        Column("transport, points"),
+    )
+    lines: list[Any] = []
+    paper = printed()["exp1_js"]
+    told = {0: "no_pretraining", 200: "pretrained"}
+    runs = {(trial.graph, trial.split, trial.model, trial.pretraining, trial.seed) for trial, _ in results}
+    both = [  # while the grid runs, some have no counterpart yet
+        (trial, result)
+        for trial, result in results
+        if (trial.graph, "BA"[trial.split == "B"], trial.model, trial.pretraining, trial.seed) in runs
+    ]
+    found = divergences(both)
+    for pretraining in sorted({one.pretraining for one in found}):
+        bounds = paper.get(told.get(pretraining, ""))
+        limits = f"; paper: {bounds['min'][1]} to {bounds['max'][1]}" if bounds else ""
+        lines.append(Section(f"{pretraining} epochs of pre-training{limits}"))
+        lines += [
+            (
+                Cell(_NAMES[one.model]),
+                Cell(one.jensen_shannon_distance, form=".4f"),
+                Cell(one.half_jeffreys, form=".4f"),
+                Cell(one.jensen_shannon, form=".4f"),
+                Cell(one.histogram, form=".3f"),
+                Cell(100 * one.transport, form=".1f"),
+            )
+            for one in found
+            if one.pretraining == pretraining
+        ]
+    return Table("Experiment 1: divergence between the accuracies of split A and split B", columns, tuple(lines))
+
+
+def splits_table(rows: Sequence[StaticRow]) -> Table:
+    """The paper's table of static graphs: our count, and the paper's."""
+    names = ("vertices", "edges", "train_vertices", "train_edges", "unseen_vertices", "unseen_edges", "test_vertices")
+    columns = (
+        Column("graph", align="left"),
+        Column("split", align="left"),
+        *(
+            Column(
+                name.replace("_", " ").removesuffix(" vertices") if name == "test_vertices" else name.replace("_", " ")
+            )
+            for name in names
+        ),
+        Column("label rate"),
+    )
+    lines: list[Any] = [Section("ours")]
+    lines += [
+        (
+            Cell(row.graph),
+            Cell(row.split),
+            *(Cell(getattr(row, name), form=",") for name in names),
+            Cell(row.label_rate, form=".3f"),
+        )
+        for row in rows
+    ]
+    lines.append(Section("paper"))
+    for row in rows:
+        theirs = printed()["table_static_datasets"][row.graph]
+        of_split = theirs[row.split] | {"vertices": theirs["vertices"], "edges": theirs["edges"]}
+        of_split["test_vertices"] = of_split["test"]
+        cells = [Cell(of_split[name], form=",") for name in names]
+        lines.append((Cell(row.graph), Cell(row.split), *cells, Cell(of_split["label_rate"], form=".3f")))
+    return Table("Experiment 1: the static graphs and their splits", columns, tuple(lines))
+
+
+def exp1_figures(results: Results) -> dict[str, Figure]:
+    """Accuracy over inference epochs for each split: without pre-training above, with it below, a column a graph."""
+    found = curves(results)
+    figures = {}
+    for split in ("A", "B"):
+        chosen = [curve for curve in found if curve.split == split]
+        graphs = [graph for graph in STATIC_GRAPHS if any(curve.graph == graph for curve in chosen)]
+        rows = sorted({curve.pretraining for curve in chosen})
+        if not chosen:
+            continue
+        with style.figure(len(rows), len(graphs), height=2.2) as (picture, axes):
+            for line, pretraining in enumerate(rows):
+                for column, graph in enumerate(graphs):
+                    panel = axes[line, column]
+                    for curve in chosen:
+                        if (curve.graph, curve.pretraining) != (graph, pretraining):
+                            continue
+                        mean, sd = (100 * np.array(values) for values in (curve.mean, curve.sd))
+                        sd = np.nan_to_num(sd)
+                        index = STATIC_MODELS.index(curve.model)
+                        epochs = np.arange(len(mean))
+                        style.lines_with_band(panel, epochs, mean, mean - sd, mean + sd, _NAMES[curve.model], index)
+                    panel.set_title(f"{graph}, {split}, {pretraining or 'no'} epochs before")
+                    panel.set_xlabel("inference epoch" if line == len(rows) - 1 else "")
+                    panel.set_ylabel("" if column else "accuracy, %")
+            for column in axes.T:
+                limits = [panel.get_ylim() for panel in column]
+                for panel in column:
+                    panel.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
+            style.legend_below(picture)
+        figures[f"exp1-{split}"] = picture
+    return figures

@@ -1,19 +1,32 @@
-"""The paper's grids: one row for each configuration, and the trials that rows and seeds make."""
+"""The paper's grids: graphs, rows of settings, and the trials that rows and seeds make."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import product
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from evergraph.analysis.description import first_task
 from evergraph.detect import DOC, GDOC, Detector, Softmax
+from evergraph.errors import InputError
 from evergraph.evaluation.configuration import Configuration
+from evergraph.evaluation.graphs import graph_of, name_of
+from evergraph.evaluation.metrics import Confusion, open_macro_f1
+from evergraph.evaluation.results import TaskRow
+from evergraph.evaluation.run import run_task
+from evergraph.evaluation.trials import CLAIMS
+from evergraph.graph.times import TimeAxis
 from evergraph.learning.learner import Restart
 from evergraph.learning.rates import default_rate
-from evergraph.learning.task import History
-from evergraph.names import build_model
-from evergraph_paper.lifelong import LifelongTrial
-from evergraph_paper.subject import LEVELS, Subject
+from evergraph.learning.task import History, Task, history_sizes
+from evergraph.names import build_model, described
+from evergraph.storage.files import only_one, write_atomic
+from evergraph_paper.as_published import unmapped_open_f1
 
 __all__ = [
     "ALPHAS",
@@ -22,7 +35,9 @@ __all__ = [
     "MODELS",
     "RESTARTS",
     "THRESHOLDS",
+    "LifelongTrial",
     "Row",
+    "Subject",
     "exp2",
     "exp2a",
     "exp3",
@@ -30,8 +45,220 @@ __all__ = [
     "exp4a",
     "exp4b",
     "exp4c",
+    "keep_subjects",
+    "kept_subjects",
     "rows",
+    "rows_of",
+    "settings_of",
+    "subject",
 ]
+
+LEVELS = (25, 50, 75, 100)
+"""Shares of the time differences that the four histories cover, in percent."""
+FILE = "graphs.json"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A graph to experiment on.
+
+    Parameters
+    ----------
+    path
+        Where it is: a graph folder, or the name of one that needs none.
+    fingerprint
+        Tells it from all others.
+    sizes
+        The histories that cover 25, 50 and 75 percent of the time differences before its first task.
+
+    Examples
+    --------
+    >>> found = subject("metamath")
+    >>> found.name, [found.history(level) for level in LEVELS]
+    ('metamath', [1, 2, 7, 'full'])
+    """
+
+    path: str
+    fingerprint: str
+    sizes: tuple[int, int, int]
+
+    @property
+    def name(self) -> str:
+        """The last part of its path."""
+        return name_of(self.path)
+
+    def history(self, level: int) -> History:
+        """The history of a level; all of it for 100 percent."""
+        return "full" if level == LEVELS[-1] else self.sizes[LEVELS.index(level)]
+
+
+def subject(path: str) -> Subject:
+    """Look at a graph."""
+    graph, fingerprint = graph_of(path)
+    start = first_task(graph)
+    sizes = {} if start is None else history_sizes(graph, start)
+    if not sizes:
+        raise InputError(
+            "the graph has no edges before its first task to choose histories from",
+            file=path,
+            fix="choose a graph with edges and at least two times",
+        )
+    return Subject(path, fingerprint, (sizes[25], sizes[50], sizes[75]))
+
+
+def kept_subjects(folder: Path) -> dict[str, Subject]:
+    """The graphs whose results are in a folder, by name."""
+    path = folder / FILE
+    if not path.exists():
+        return {}
+    try:
+        entries: Mapping[str, Any] = json.loads(path.read_bytes())
+        return {name: _subject_of(entry) for name, entry in entries.items()}
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise InputError(
+            "this is not the list of graphs of our results", file=path, fix="remove it, and name the graphs once more"
+        ) from error
+
+
+def _subject_of(entry: Mapping[str, Any]) -> Subject:
+    path, fingerprint, sizes = entry["path"], entry["fingerprint"], tuple(entry["sizes"])
+    if not isinstance(path, str) or not isinstance(fingerprint, str) or len(sizes) != len(LEVELS) - 1:
+        raise TypeError
+    if not all(type(size) is int and size > 0 for size in sizes):
+        raise TypeError
+    return Subject(path, fingerprint, sizes)
+
+
+def keep_subjects(folder: Path, subjects: Sequence[Subject]) -> None:
+    """Add graphs to those of a folder of results; another graph of the same name is refused, and nothing written."""
+    if _merged(folder, subjects) == kept_subjects(folder):
+        return
+    (folder / CLAIMS).mkdir(parents=True, exist_ok=True)
+    with only_one(folder / CLAIMS / FILE):  # for another command may be adding its own
+        entries = {name: asdict(found) for name, found in sorted(_merged(folder, subjects).items())}
+        write_atomic(folder / FILE, json.dumps(entries, indent=1).encode() + b"\n")
+
+
+def _merged(folder: Path, subjects: Sequence[Subject]) -> dict[str, Subject]:
+    there = kept_subjects(folder)
+    merged = dict(there)
+    for found in subjects:
+        before = merged.get(found.name)
+        if before is not None and before.fingerprint != found.fingerprint:
+            told = "the results are of another graph" if found.name in there else "two different graphs are"
+            raise InputError(
+                f"{told} named {found.name}",
+                file=folder,
+                fix="rename the folder of the graph, or keep its results elsewhere (--results)",
+            )
+        merged[found.name] = found
+    return merged
+
+
+@dataclass(frozen=True)
+class LifelongTrial:
+    """A configuration on a graph under one seed, decided by its detector and by other rules beside.
+
+    A model that is trained once is trained on all that is before the first task, as in the paper, and decides with the
+    history of the configuration.
+
+    Parameters
+    ----------
+    graph
+        A graph folder, or the name of a graph that needs none.
+    configuration
+        What to run.
+    seed
+        Of the learner and, with a label rate below 1, of the draw of labels.
+    rules
+        Detectors of the same kind with other settings: they decide on the same outputs, at no further training.
+
+    Examples
+    --------
+    >>> from evergraph.detect import GDOC
+    >>> from evergraph.nn import MLP
+    >>> small = Configuration(MLP(hidden=4), GDOC(0.5), history=1, steps=2)
+    >>> result = LifelongTrial("metamath", small, rules=(GDOC(0.75),)).run()
+    >>> result["time"][:2], len(result["rules"]), sum(result["rules"][0]["tp"]) >= sum(result["tp"])
+    ([2007, 2008], 1, True)
+    """
+
+    graph: str
+    configuration: Configuration
+    seed: int = 0
+    rules: tuple[Detector, ...] = ()
+
+    @property
+    def graph_name(self) -> str:
+        """See `name_of`."""
+        return name_of(self.graph)
+
+    def described(self) -> dict[str, Any]:
+        """See `Trial`; the graph by its fingerprint, wherever it lies."""
+        graph, print_ = graph_of(self.graph)
+        return {
+            "kind": "lifelong",
+            "fingerprint": print_,
+            **settings_of(self.configuration, self.rules, graph.axis),
+        }
+
+    def run(self) -> dict[str, Any]:
+        """All figures of `TaskRow`, each a list over the tasks; and so for each rule, under ``rules``."""
+        graph, _ = graph_of(self.graph)
+        learner = self.configuration.learner(self.seed)
+        rows: list[TaskRow] = []
+        by_rule: list[list[dict[str, Any]]] = [[] for _ in self.rules]
+        for planned in self.configuration.tasks(graph):
+            task = replace(planned, seed=self.seed)
+            everything = replace(task, history=None) if self.configuration.restart == "once" else None
+            rows.append(run_task(learner, task, learn_from=everything))
+            outputs = learner.outputs(task) if self.rules else None
+            for rule, kept in zip(self.rules, by_rule, strict=True):
+                kept.append(_decided(task, learner.predict(task, rule, outputs)))
+        columns = _columns([row.as_dict() for row in rows])
+        del columns["seed"]
+        return columns | {"rules": [_columns(kept) for kept in by_rule]}
+
+
+def settings_of(configuration: Configuration, rules: Sequence[Detector], axis: TimeAxis) -> dict[str, Any]:
+    """What is done, whatever the graph and the seed."""
+    found = {"configuration": configuration.described(axis), "rules": [described(rule) for rule in rules]}
+    return found | ({"trained_on": "all before the first task"} if configuration.restart == "once" else {})
+
+
+def rows_of(result: Mapping[str, Any], seed: int) -> list[TaskRow]:
+    """The rows that a result was made of."""
+    names = [name for name in result if name != "rules"]
+    return [
+        TaskRow.from_dict(dict(zip(names, values, strict=True)) | {"seed": seed})
+        for values in zip(*(result[name] for name in names), strict=True)
+    ]
+
+
+def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def _decided(task: Task, decisions: Any) -> dict[str, Any]:
+    """How good the decisions of one rule are: what changes with the threshold, and nothing else."""
+    labelled = np.array([name is not None for name in task.truth], bool)
+    truth, known = task.truth[labelled], set(decisions.known)
+    decisions = replace(
+        decisions, best=decisions.best[labelled], rejected=decisions.rejected[labelled], score=decisions.score[labelled]
+    )
+    unseen, never = np.array([name not in known for name in truth], bool), task.never_before[labelled]
+    order = tuple(sorted(task.graph.class_names))
+    counts = vars(Confusion.of(decisions.rejected, unseen))
+    never_before = vars(Confusion.of(decisions.rejected, never))
+    return {
+        **counts,
+        **{f"{name}_never_before": count for name, count in never_before.items()},
+        "open_f1": open_macro_f1(truth, decisions.classes, unseen) if len(truth) else None,
+        "open_f1_published": unmapped_open_f1(truth, decisions.classes, decisions.known, order, unseen)
+        if len(truth)
+        else None,
+    }
+
 
 MODELS = ("gat", "sage", "sgc", "saint", "jknet", "mlp")
 LABEL_RATES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -63,7 +290,7 @@ class Row:
 
     Examples
     --------
-    >>> from evergraph_paper.subject import subject
+    >>> from evergraph_paper.plan import subject
     >>> row = Row(subject("metamath"), "sage", 50)
     >>> row.history, row.trial(seed=3).configuration.lr
     (2, 0.005)
@@ -128,7 +355,7 @@ def rows(
 
     Examples
     --------
-    >>> from evergraph_paper.subject import subject
+    >>> from evergraph_paper.plan import subject
     >>> len(rows([subject("metamath")], models=MODELS))
     48
     """

@@ -7,7 +7,7 @@ edges among them, and all of these are labelled. Then the others come, without t
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -31,7 +31,19 @@ from evergraph.nn.adam import Adam
 from evergraph.nn.base import Parameters
 from evergraph.nn.memory import kept_memory
 
-__all__ = ["STATIC_GRAPHS", "STATIC_MODELS", "Recipe", "Split", "StaticTrial", "Which", "recipe", "split"]
+__all__ = [
+    "STATIC_GRAPHS",
+    "STATIC_MODELS",
+    "Recipe",
+    "Split",
+    "StaticRow",
+    "StaticTrial",
+    "Which",
+    "grid",
+    "recipe",
+    "split",
+    "static_table",
+]
 
 Which = Literal["A", "B"]
 """A trains on few vertices and adds many, B the other way round."""
@@ -347,3 +359,115 @@ def _one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+# --- the grid, and the table of the data ------------------------------------------------------------------------------
+
+_SPLITS: tuple[Which, ...] = ("A", "B")
+
+
+def grid(
+    folder: str | Path,
+    seeds: Iterable[int],
+    graphs: Sequence[str] = STATIC_GRAPHS,
+    models: Sequence[str] = STATIC_MODELS,
+    splits: Sequence[Which] = _SPLITS,
+    pretraining: Sequence[int] = (0, 200),
+    epochs: int = 35,
+) -> list[StaticTrial]:
+    """All trials of the experiment; nothing is run.
+
+    Parameters
+    ----------
+    folder
+        Where Planetoid's files are.
+    seeds
+        One run each; the paper has 100.
+    graphs, models, splits, pretraining, epochs
+        See `StaticTrial`.
+
+    Examples
+    --------
+    >>> trials = grid("planetoid", seeds=range(10))
+    >>> len(trials), trials[0].graph, trials[0].model, trials[-1].seed
+    (600, 'cora', 'gcn', 9)
+    """
+    seeds = tuple(seeds)
+    return [
+        StaticTrial(graph, Path(folder), which, model, before, epochs, seed)
+        for graph in graphs
+        for which in splits
+        for model in models
+        for before in pretraining
+        for seed in seeds
+    ]
+
+
+@dataclass(frozen=True)
+class StaticRow:
+    """One graph in one split, in numbers; edges are undirected and without self-loops.
+
+    Parameters
+    ----------
+    graph, split
+        Which.
+    classes, features, vertices, edges, average_degree
+        Of the whole graph.
+    train_vertices, train_edges
+        What is there from the start.
+    unseen_vertices, unseen_edges
+        What comes later.
+    test_vertices
+        On how many of them accuracy is measured.
+    label_rate
+        Share of the vertices that is there from the start.
+    """
+
+    graph: str
+    split: str
+    classes: int
+    features: int
+    vertices: int
+    edges: int
+    average_degree: float
+    train_vertices: int
+    train_edges: int
+    unseen_vertices: int
+    unseen_edges: int
+    test_vertices: int
+    label_rate: float
+
+
+def static_table(
+    folder: str | Path, graphs: Sequence[str] = STATIC_GRAPHS, splits: Sequence[Which] = _SPLITS
+) -> list[StaticRow]:
+    """The rows of the paper's table of static graphs, counted in Planetoid's files.
+
+    Parameters
+    ----------
+    folder
+        Where these are.
+    graphs, splits
+        Which rows.
+    """
+    return [_row(Path(folder), graph, which) for graph in graphs for which in splits]
+
+
+def _row(folder: Path, name: str, which: Which) -> StaticRow:
+    data = split(folder, name, which)
+    graph = data.graph
+    return StaticRow(
+        graph=name,
+        split=which,
+        classes=len(graph.class_names),
+        features=0 if graph.features is None else graph.features.width,
+        vertices=len(graph),
+        edges=graph.n_edges,
+        average_degree=2 * graph.n_edges / len(graph),
+        train_vertices=data.train_vertices,
+        train_edges=data.train_edges,
+        unseen_vertices=data.unseen_vertices,
+        unseen_edges=data.unseen_edges,
+        test_vertices=data.test_vertices,
+        label_rate=data.train_vertices / len(graph),
+    )

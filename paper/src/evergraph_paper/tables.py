@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evergraph.detect import DOC, GDOC
-from evergraph.evaluation.metrics import Interval, over_seeds
+from evergraph.evaluation.metrics import Interval, mean_known, over_seeds
 from evergraph.presentation import Cell, Column, Section, Table
-from evergraph_paper.measured import Measured, mean_over_tasks, transfer
+from evergraph_paper.measured import Measured, transfer
 from evergraph_paper.paper import (
     COUNTERPART,
     exp2_printed,
@@ -22,8 +21,7 @@ from evergraph_paper.paper import (
     exp4c_printed,
     history_of,
 )
-from evergraph_paper.plan import ALPHAS, MODELS, RESTARTS, THRESHOLDS, Row, exp4b
-from evergraph_paper.subject import LEVELS, Subject
+from evergraph_paper.plan import ALPHAS, LEVELS, MODELS, RESTARTS, THRESHOLDS, Row, Subject, exp4b
 
 __all__ = ["NAMES", "Results", "exp2_table", "exp2a_table", "exp3_table", "exp4_table", "exp4b_table", "exp4c_table"]
 
@@ -115,7 +113,7 @@ def exp2a_table(graph: Subject, rows: Sequence[Row], results: Results) -> Table:
         accuracy = found.by_task("accuracy")
         third = max(accuracy.shape[1] // 3, 1)
         parts = (accuracy, accuracy[:, :third], accuracy[:, -third:])
-        cells = [_percent(over_seeds(mean_over_tasks(part))) for part in parts]
+        cells = [_percent(over_seeds(mean_known(part, axis=1))) for part in parts]
         lines.append((Cell(NAMES[row.model]), Cell("once" if row.restart == "once" else "on and on"), *cells))
     return Table(
         f"Experiment 2a, {graph.name}: trained once against trained on, accuracy in percent", columns, _filled(lines)
@@ -163,7 +161,7 @@ def exp4_table(graph: Subject, results: Results, *, steps: int = 200) -> Table:
             found = [results[row].rule(rule) if row in results else None for row in rows]
             if any(found):
                 figures = [
-                    over_seeds(getattr(one, figure)) if one else None
+                    one.interval(figure) if one else None
                     for figure in ("mcc", "open_f1", "open_f1_published")
                     for one in found
                 ]
@@ -192,7 +190,7 @@ def exp4a_table(graph: Subject, results: Results, *, steps: int = 200) -> Table:
     every = [
         [found.rule(GDOC(threshold, alpha)) if found else None for alpha in (*ALPHAS, None)] for threshold in THRESHOLDS
     ]
-    means = [[over_seeds(rule.mcc) if rule else None for rule in line] for line in every]
+    means = [[rule.interval("mcc") if rule else None for rule in line] for line in every]
     best = _largest([value for line in means for value in line])
     lines = tuple(
         (
@@ -238,9 +236,7 @@ def _gdoc_cells(name: str, rows: Sequence[Row], results: Results) -> list[Cell]:
         return []
     rules = [one.rule(GDOC(0.75)) if one else None for one in found]
     accuracy = [_percent(one.interval("accuracy")) if one else Cell() for one in found]
-    rest = [
-        _figure(over_seeds(getattr(rule, figure)) if rule else None) for figure in ("mcc", "open_f1") for rule in rules
-    ]
+    rest = [_figure(rule.interval(figure) if rule else None) for figure in ("mcc", "open_f1") for rule in rules]
     return [Cell(name), *accuracy, *rest]
 
 
@@ -275,7 +271,7 @@ def exp4c_table(graph: Subject, results: Results, *, steps: int = 200) -> Table:
                 continue
             cells = [Cell(name), *(_percent(one.interval("accuracy")) if one else Cell() for one in found)]
             decided = [one.rule(rule) if one and rule else None for one in found]
-            cells += [_figure(over_seeds(one.mcc) if one else None) for one in decided]
+            cells += [_figure(one.interval("mcc") if one else None) for one in decided]
             if with_paper:
                 printed = exp4c_printed(graph.name, level, detector) or _NOTHING
                 cells += [Cell(printed.get(f"id_acc_{restart}"), form=".1f") for restart in RESTARTS]
@@ -332,5 +328,4 @@ def _largest(values: Iterable[Interval | None]) -> int | None:
 def _paired(one: Measured, other: Measured, figure: str) -> NDArray[np.float64]:
     """Differences of a figure over the seeds that both have."""
     shared = [seed for seed in one.seeds if seed in other.seeds]
-    sides = [replace(side, finished={seed: side.finished[seed] for seed in shared}) for side in (one, other)]
-    return np.asarray(sides[0].per_seed(figure) - sides[1].per_seed(figure))
+    return np.asarray(one.of_seeds(shared).per_seed(figure) - other.of_seeds(shared).per_seed(figure))

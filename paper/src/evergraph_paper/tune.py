@@ -13,8 +13,7 @@ from evergraph.errors import InputError
 from evergraph.presentation import Cell, Column, Section, Table
 from evergraph.storage.files import write_atomic
 from evergraph_paper.measured import Measured
-from evergraph_paper.plan import Row, rows
-from evergraph_paper.subject import LEVELS, Subject
+from evergraph_paper.plan import LEVELS, Row, Subject, rows
 from evergraph_paper.tables import Results
 
 __all__ = [

@@ -15,14 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from evergraph.presentation import Cell, Column, Table
-from evergraph_paper.claims.ablations import c9, c10
-from evergraph_paper.claims.detection import c11, c12, c13, c14
-from evergraph_paper.claims.evidence import Evidence
-from evergraph_paper.claims.lifelong import c4, c5, c6, c7, c8
-from evergraph_paper.claims.other import c17, c18, c19
-from evergraph_paper.claims.price import c15, c16
-from evergraph_paper.claims.static import c1, c2, c3
-from evergraph_paper.claims.verdict import Answer, Verdict
+from evergraph_paper.claims.accuracy import c4, c5, c6, c7, c8, c9, c10
+from evergraph_paper.claims.detection import c11, c12, c13, c14, c15, c16
+from evergraph_paper.claims.evidence import Answer, Evidence, Verdict
+from evergraph_paper.claims.other import c1, c2, c3, c17, c18, c19
 
 __all__ = ["CLAIMS", "Answer", "Evidence", "Verdict", "claims_table", "judge"]
 

@@ -12,8 +12,7 @@ import numpy as np
 from evergraph.detect import GDOC
 from evergraph.evaluation.metrics import Interval, over_seeds
 from evergraph.presentation import style
-from evergraph_paper.plan import ALPHAS, MODELS, RESTARTS, THRESHOLDS, Row
-from evergraph_paper.subject import LEVELS, Subject
+from evergraph_paper.plan import ALPHAS, LEVELS, MODELS, RESTARTS, THRESHOLDS, Row, Subject
 from evergraph_paper.tables import NAMES, Results
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ def exp4_figure(graphs: Sequence[Subject], results: Results, *, steps: int = 200
                 for restart in RESTARTS:
                     rows = [Row(graph, "sage", level, restart, "gdoc", steps=steps) for level in LEVELS]
                     rules = [results[row].rule(GDOC(0.75)) if row in results else None for row in rows]
-                    found = [over_seeds(getattr(rule, figure)) if rule else None for rule in rules]
+                    found = [rule.interval(figure) if rule else None for rule in rules]
                     _line(panel, range(len(LEVELS)), found, f"{told}, {restart}", index)
                     index += 1
             panel.set_xticks(range(len(LEVELS)), [str(graph.history(level)) for level in LEVELS])
@@ -106,7 +105,7 @@ def exp4a_figure(graphs: Sequence[Subject], results: Results, *, steps: int = 20
             found = results.get(Row(graph, "sage", 50, "warm", "gdoc", steps=steps))
             for index, threshold in enumerate(THRESHOLDS):
                 rules = [found.rule(GDOC(threshold, alpha)) if found else None for alpha in (*ALPHAS, None)]
-                values = [over_seeds(rule.mcc) if rule else None for rule in rules]
+                values = [rule.interval("mcc") if rule else None for rule in rules]
                 _line(panel, range(len(values)), values, f"least threshold {threshold:g}", index)
             panel.set_xticks(range(len(ALPHAS) + 1), [*(f"{alpha:g}" for alpha in ALPHAS), "none"])
             panel.set_title(graph.name)

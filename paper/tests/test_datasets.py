@@ -18,8 +18,8 @@ from evergraph import EvolvingGraph
 from evergraph.datasets import synthetic
 from evergraph.errors import InputError
 from evergraph.presentation import to_csv, to_latex, to_markdown
-from evergraph_paper import describe_graphs
-from evergraph_paper.describe_graphs import datasets_table, facts, write_datasets
+from evergraph_paper import datasets
+from evergraph_paper.datasets import datasets_table, facts, write_datasets
 from evergraph_paper.paper import printed
 
 LEVELS = (25, 50, 75, 100)
@@ -235,7 +235,7 @@ def test_what_is_written(
 ) -> None:
     graph, found = made
     graph.save(tmp_path / "made & $here$")
-    with caplog.at_level(logging.INFO, describe_graphs.__name__):
+    with caplog.at_level(logging.INFO, datasets.__name__):
         written = write_datasets([str(tmp_path / "made & $here$")], tmp_path / "out", "a test & more")
     assert [record.getMessage().split(", ")[-1] for record in caplog.records] == ["graph 1 of 1"]
     expected = [f"datasets.{kind}" for kind in ("json", "md", "tex", "csv")]
@@ -243,7 +243,7 @@ def test_what_is_written(
     assert [path.name for path in written] == expected
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(expected)
     again = [found | {"name": "made & $here$"}]  # counted a second time, written the same
-    assert written[0].read_text(encoding="utf-8") == f"{describe_graphs._json(again)}\n"
+    assert written[0].read_text(encoding="utf-8") == f"{datasets._json(again)}\n"
     assert "a test &amp; more" in written[1].read_text(encoding="utf-8")
     for path in written[4:]:
         if path.suffix == ".svg":
@@ -261,7 +261,7 @@ def test_what_cannot_be_described(tmp_path: Path, paths: list[str], problem: str
 
 def test_json_goes_on_in_the_next_line_only_where_there_are_parts() -> None:
     value = [{"a": {"b": [1, 2], "c": None}, "d": {"25": 1}, "é": []}, {}]
-    text = describe_graphs._json(value)
+    text = datasets._json(value)
     assert json.loads(text) == value
     assert text.splitlines()[3] == '   "b": [1, 2],'
     depths = [len(line) - len(line.lstrip()) for line in text.splitlines()]

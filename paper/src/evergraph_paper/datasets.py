@@ -18,7 +18,7 @@ from evergraph.evaluation.graphs import graph_of
 from evergraph.presentation.table import Cell, Column, Row, Section, Table, replace_file, write
 from evergraph_paper.as_published import with_self_pairs
 from evergraph_paper.paper import COUNTERPART, printed
-from evergraph_paper.subject import LEVELS
+from evergraph_paper.plan import LEVELS
 
 if TYPE_CHECKING:
     pass
