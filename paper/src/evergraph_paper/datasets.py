@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["datasets_table", "facts", "write_datasets"]
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("evergraph.paper")  # below "evergraph", whose messages the commands show
 
 Facts = Mapping[str, Any]
 

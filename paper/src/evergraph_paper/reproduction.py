@@ -282,7 +282,7 @@ def count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("evergraph.paper")  # below "evergraph", whose messages the commands show
 
 _QUICK_GRAPH = "synthetic"
 _STATIC_REPETITIONS = 100
