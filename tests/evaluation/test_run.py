@@ -161,6 +161,19 @@ def test_summary_and_tasks_are_means():
     assert {"seed", "scores"}.isdisjoint(tasks[0])
 
 
+def test_a_frame_has_a_row_for_each_seed_and_task():
+    pytest.importorskip("pandas")
+    found = run(SMALL, GRAPH, [0, 1], name="small")
+    frame = found.to_frame()
+    assert list(frame[["seed", "time"]].itertuples(index=False, name=None)) == [(s, t) for s in (0, 1) for t in TIMES]
+    assert set(frame["graph"]) == {"small"}
+    assert set(frame["model.name"]) == {found.configuration["model"]["name"]}
+    assert frame.groupby("seed")["accuracy"].mean().tolist() == pytest.approx(found.summary()["accuracy"]["per_seed"])
+    assert frame["mcc"].tolist() == [row.scores.confusion.mcc for rows in found.rows.values() for row in rows]
+    assert {"seconds", "unseen", "new_classes", "detector.threshold"} <= {*frame.columns}
+    assert not any(isinstance(value, list | dict) for value in frame.iloc[0])
+
+
 def test_progress_is_told_step_by_step():
     calls = []
     run(SMALL, GRAPH, [0, 7], on_progress=lambda *args: calls.append(args))

@@ -20,7 +20,7 @@ from evergraph.datasets import synthetic
 from evergraph.detect import DOC, GDOC
 from evergraph.errors import EvergraphError, InputError
 from evergraph.evaluation.configuration import Configuration
-from evergraph.evaluation.decided import read_decided
+from evergraph.evaluation.decision_table import read_decisions
 from evergraph.evaluation.metrics import forward_transfer
 from evergraph.evaluation.results import TaskRow
 from evergraph.evaluation.run import Run, run
@@ -87,7 +87,7 @@ def test_a_run_keeps_its_decisions(made: tuple[Path, Run]) -> None:
     for task in tasks(GRAPH, 1, first=3):
         decisions = learner.adapt(task).predict(task)
         path = folder / "decisions" / "seed-1" / f"{task.time}.parquet"
-        found = read_decided(path.read_bytes(), path)
+        found = read_decisions(path.read_bytes(), path)
         assert found.ids == list(decisions.ids)
         for name in ("best", "rejected", "score", "probability"):
             assert (getattr(found, name) == getattr(decisions, name)).all(), name
@@ -127,7 +127,7 @@ def test_labels_that_are_not_there_are_null(tmp_path: Path) -> None:
     graph = GRAPH.relabel(list(ids), [None] * 20)
     run(SMALL, graph, [0], out=tmp_path / "r")
     path = tmp_path / "r" / "decisions" / "seed-0" / "5.parquet"
-    found = read_decided(path.read_bytes(), path)
+    found = read_decisions(path.read_bytes(), path)
     assert int((~found.labelled).sum()) == 20
     assert not found.unseen[~found.labelled].any()
     slices = is_a(story_of_run(tmp_path / "r").slices, Slices)
@@ -163,7 +163,7 @@ def test_a_run_that_is_stopped_has_the_same_decisions_in_the_end(
     run(SMALL, GRAPH, SEEDS, out=tmp_path, name="graphs/mine")
     for path in made[0].rglob("*.parquet"):
         again = tmp_path / path.relative_to(made[0])
-        assert repr(vars(read_decided(again.read_bytes()))) == repr(vars(read_decided(path.read_bytes())))
+        assert repr(vars(read_decisions(again.read_bytes()))) == repr(vars(read_decisions(path.read_bytes())))
 
 
 # --- the story of a run ----------------------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ def test_parts_of_the_decisions_agree_with_the_scores(made: tuple[Path, Run]) ->
     hits = sum(round(one.accuracy * one.count) for one in calibration.bins)
     assert hits == sum(round(one.accuracy * one.vertices) for one in scores)
     review = is_a(story.review, Review)
-    last = read_decided((folder / "decisions" / "seed-0" / "5.parquet").read_bytes())
+    last = read_decisions((folder / "decisions" / "seed-0" / "5.parquet").read_bytes())
     assert [row.score for row in review.rows] == sorted(last.score[last.rejected].tolist(), reverse=True)[:25]
     assert f"{int(last.rejected.sum())} vertices are held to be unseen at 5 under seed 0" in review.which
 

@@ -107,12 +107,7 @@ def open_macro_f1(truth: ArrayLike, decided: ArrayLike, unseen: ArrayLike) -> fl
 
 @dataclass(frozen=True)
 class Confusion:
-    """Counts of rejected and kept vertices against unseen and known ones; counts of several tasks can be added.
-
-    Parameters
-    ----------
-    tp, tn, fp, fn
-        Unseen and rejected; known and kept; known but rejected; unseen but kept.
+    """Counts of vertices, which add up over tasks: unseen are positive, and flagged ones are taken to be unseen.
 
     Examples
     --------
@@ -432,7 +427,7 @@ def evaluate(task: Task, decisions: Decisions) -> TaskScores:
 
 
 def forward_transfer(warm: ArrayLike, cold: ArrayLike) -> float:
-    """Mean gain in accuracy of warm over cold starts, from the second task on.
+    """Mean gain in accuracy of warm over cold starts, from the second task on; NaN with fewer than two tasks.
 
     The first task is dropped: nothing was learned before it that could be kept.
 
@@ -441,11 +436,6 @@ def forward_transfer(warm: ArrayLike, cold: ArrayLike) -> float:
     warm, cold
         Accuracy by seed (row) and task (column). Both have the same tasks; the numbers of seeds may differ, since each
         task is averaged over seeds first. NaN is left out, as is a task that has nothing else on one of the sides.
-
-    Returns
-    -------
-    float
-        NaN with fewer than two tasks.
 
     Examples
     --------
@@ -465,16 +455,7 @@ def forward_transfer(warm: ArrayLike, cold: ArrayLike) -> float:
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean and the half width of its 95 % interval.
-
-    Parameters
-    ----------
-    mean
-        NaN without values.
-    half
-        Half width; NaN with fewer than two values.
-    n
-        Number of values, those that are NaN left out.
+    """A mean, the half width of its 95 % interval, and the number of values; NaN where there are too few.
 
     Examples
     --------
@@ -501,12 +482,8 @@ class Interval:
 def over_seeds(values: ArrayLike) -> Interval:
     """Mean over seeds, with the interval of Student's t for it.
 
-    It tells how far the mean may be off by the chance of the seeds; the graph and its tasks are taken as given.
-
-    Parameters
-    ----------
-    values
-        One figure a seed; NaN is left out.
+    It tells how far the mean may be off by the chance of the seeds; the graph and its tasks are taken as given. NaN is
+    left out.
 
     Examples
     --------
@@ -525,14 +502,10 @@ def over_seeds(values: ArrayLike) -> Interval:
 def pooled(values: ArrayLike) -> Interval:
     """Mean over all tasks of all seeds, with the paper's interval: 1.96 standard errors over the pooled values.
 
+    The values have a row for each seed and a column for each task; NaN is left out.
     It is no interval of the mean over seeds. The spread that it measures is mostly that between tasks,
     which are the same in each seed, and the tasks of one seed are counted as if they were so many independent runs.
     It may be too wide or too narrow; use `over_seeds`, and this one to compare with the paper's tables.
-
-    Parameters
-    ----------
-    values
-        One figure for each seed (row) and task (column); NaN is left out.
 
     Examples
     --------

@@ -15,7 +15,7 @@ from evergraph import __version__
 from evergraph.analysis.description import describe
 from evergraph.errors import EvergraphError, InputError
 from evergraph.evaluation.configuration import Configuration
-from evergraph.evaluation.decided import write_decided
+from evergraph.evaluation.decision_table import write_decisions
 from evergraph.evaluation.metrics import evaluate
 from evergraph.evaluation.results import NUMERICS_VERSION, Results, Summary, TaskRow, flat
 from evergraph.evaluation.run_folder import RunFolder, open_run
@@ -208,7 +208,7 @@ def _run_seed(
 
 
 def _keep(store: RunFolder, task: Task, decisions: Decisions) -> None:
-    store.keep_decisions(task.seed, task.graph.axis.value(task.time), lambda: write_decided(task, decisions))
+    store.keep_decisions(task.seed, task.graph.axis.value(task.time), lambda: write_decisions(task, decisions))
 
 
 def _resumed(fresh: LifelongLearner, folder: Path, done: Sequence[Task]) -> LifelongLearner:

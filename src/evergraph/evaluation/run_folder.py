@@ -28,7 +28,7 @@ from typing import Any
 
 from evergraph.errors import EvergraphError, InputError
 from evergraph.evaluation.results import TaskRow, differences
-from evergraph.storage.files import LOCK, locked, sync_folder, write_atomic, write_synced
+from evergraph.storage.files import LOCK, append_line, locked, sync_folder, write_atomic, write_synced
 
 __all__ = ["KeptRun", "RunFolder", "open_run", "read_run"]
 
@@ -67,16 +67,9 @@ class RunFolder:
         """Add a row, unless there is one of its seed and time, and have the disk confirm it."""
         if (row.seed, row.time) in self.rows:
             return
-        line = json.dumps(row.as_dict(), ensure_ascii=False, allow_nan=False).encode() + b"\n"
         path = self.path / RESULTS
-        new = not path.exists()
         with _disk_errors(path):
-            with path.open("ab") as file:
-                file.write(line)
-                file.flush()
-                os.fsync(file.fileno())
-            if new:
-                sync_folder(self.path)
+            append_line(path, json.dumps(row.as_dict(), ensure_ascii=False, allow_nan=False).encode())
         self.rows[row.seed, row.time] = row
 
     def keep_graph(self, facts: Callable[[], Mapping[str, Any]]) -> None:

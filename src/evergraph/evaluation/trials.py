@@ -25,7 +25,7 @@ from typing import Any, Protocol
 
 from evergraph.errors import EvergraphError, InputError
 from evergraph.evaluation.results import NUMERICS_VERSION
-from evergraph.storage.files import sync_folder
+from evergraph.storage.files import append_line
 
 __all__ = ["CLAIMS", "Problem", "Trial", "TrialResult", "TrialStore", "trial_key"]
 
@@ -166,21 +166,10 @@ class TrialStore:
             "made": made,
         }
         row: dict[str, Any] = json.loads(_dumped(given))  # as it will be read: keys are strings, tuples are lists
-        line = _dumped(row | {"check": _check(row)}) + b"\n"
         path = self.folder / TRIALS / f"{trial.graph_name}{_SUFFIX}"
         with _disk_errors(path, "the result could not be kept"):
             path.parent.mkdir(parents=True, exist_ok=True)
-            new = not path.exists()
-            with path.open("a+b") as file, _exclusively(file.fileno()):
-                end = file.seek(0, os.SEEK_END)
-                if end:
-                    file.seek(end - 1)
-                    line = (b"" if file.read(1) == b"\n" else b"\n") + line  # what a kill left gets a line of its own
-                file.write(line)
-                file.flush()
-                os.fsync(file.fileno())
-            if new:
-                sync_folder(path.parent)
+            append_line(path, _dumped(row | {"check": _check(row)}))
         return TrialResult(**{name: row[name] for name in _FIELDS})
 
     @contextlib.contextmanager
@@ -261,12 +250,6 @@ def _read(line: bytes) -> TrialResult | str:
     if version != NUMERICS_VERSION:
         return f"it has version {version} of the numbers, and {NUMERICS_VERSION} is the one here"
     return found
-
-
-@contextlib.contextmanager
-def _exclusively(handle: int) -> Iterator[None]:
-    _lock(handle, wait=True)
-    yield  # closing the file lets go
 
 
 def _lock(handle: int, *, wait: bool, shared: bool = False) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from evergraph.analysis import GraphDescription
 from evergraph.errors import InputError
-from evergraph.evaluation.decided import Decided, read_decided
+from evergraph.evaluation.decision_table import DecisionTable, read_decisions
 from evergraph.evaluation.metrics import Confusion, forward_transfer, or_none, over_seeds
 from evergraph.evaluation.results import Results, TaskRow, differences, flat
 from evergraph.evaluation.run_folder import KeptRun, read_run
@@ -47,7 +47,7 @@ _OPTIONS = {"model.name": "--model", "detector.name": "--detector"} | {
 }
 
 _Rows = Mapping[int, tuple[TaskRow, ...]]
-_ByTask = dict[tuple[int, str], Decided]
+_ByTask = dict[tuple[int, str], DecisionTable]
 
 
 def story_of_run(folder: Path, against: Path | None = None) -> Story:
@@ -248,7 +248,7 @@ def _decided(run: KeptRun, rows: _Rows) -> _ByTask | Missing:
             if path is None:
                 missing += 1
                 continue
-            found[seed, str(row.time)] = one = read_decided(path.read_bytes(), path)
+            found[seed, str(row.time)] = one = read_decisions(path.read_bytes(), path)
             counted = Confusion.of(one.rejected[one.labelled], one.unseen[one.labelled])
             if len(one) != row.test_vertices or counted != row.scores.confusion:
                 raise InputError("these decisions do not fit the results of the run", file=path, fix=_AGAIN)
@@ -280,7 +280,7 @@ def _of_decisions(run: KeptRun, decided: _ByTask | Missing, seeds: Sequence[int]
     }
 
 
-def _review(decided: Decided, time: str, seeds: Sequence[int]) -> Review | Missing:
+def _review(decided: DecisionTable, time: str, seeds: Sequence[int]) -> Review | Missing:
     """Return the vertices of the last task that are held to be unseen and were described."""
     rejected = np.flatnonzero(decided.rejected)
     if not len(rejected):

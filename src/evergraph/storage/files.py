@@ -12,7 +12,17 @@ from typing import BinaryIO
 
 from evergraph.errors import EvergraphError, InputError
 
-__all__ = ["LOCK", "create", "locked", "only_one", "refuse_link", "sync_folder", "write_atomic", "write_synced"]
+__all__ = [
+    "LOCK",
+    "append_line",
+    "create",
+    "locked",
+    "only_one",
+    "refuse_link",
+    "sync_folder",
+    "write_atomic",
+    "write_synced",
+]
 
 LOCK = ".lock"
 """The file in a folder that its writer holds."""
@@ -42,6 +52,29 @@ def write_atomic(path: Path, data: bytes, *, sync: bool = True) -> None:
     write_synced(staged, data, sync=sync)
     staged.replace(path)
     if sync:
+        sync_folder(path.parent)
+
+
+def append_line(path: Path, line: bytes) -> None:
+    """Add a line to a file and have the disk confirm it; what a kill left of another gets a line of its own."""
+    new = not path.exists()
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | _NOFOLLOW, 0o666)
+    except OSError as error:
+        raise (_link(path) if error.errno == errno.ELOOP else error) from None
+    with os.fdopen(handle, "r+b") as file:
+        with contextlib.suppress(ImportError):  # not on Windows
+            import fcntl
+
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX)
+        end = file.seek(0, os.SEEK_END)
+        if end:
+            file.seek(end - 1)
+            line = (b"" if file.read(1) == b"\n" else b"\n") + line
+        file.write(line + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    if new:
         sync_folder(path.parent)
 
 

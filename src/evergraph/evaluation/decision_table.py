@@ -20,13 +20,13 @@ from evergraph.learning.task import Task
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Decided", "read_decided", "write_decided"]
+__all__ = ["DecisionTable", "read_decisions", "write_decisions"]
 
 _TO_REVIEW = 25  # rejected vertices of a task that are described, those that look most unseen
 
 
 @dataclass(frozen=True, eq=False)
-class Decided:
+class DecisionTable:
     """Decisions as a file keeps them, beside the truth; one entry a vertex.
 
     Parameters
@@ -63,7 +63,7 @@ class Decided:
         return np.array([name is not None for name in self.truth], bool)
 
 
-def write_decided(task: Task, decisions: Decisions) -> bytes:
+def write_decisions(task: Task, decisions: Decisions) -> bytes:
     """The file of a task's decisions; ``truth``, ``unseen`` and ``never_before`` are null where there is no label.
 
     Examples
@@ -73,7 +73,7 @@ def write_decided(task: Task, decisions: Decisions) -> bytes:
     >>> from evergraph.nn import MLP
     >>> task = Task(synthetic(vertices=200, times=4, new_classes=1, seed=1), time=3, history=2)
     >>> decisions = LifelongLearner(MLP(hidden=4), steps=2).adapt(task).predict(task)
-    >>> found = read_decided(write_decided(task, decisions))
+    >>> found = read_decisions(write_decisions(task, decisions))
     >>> (found.best == decisions.best).all(), (found.truth == task.truth).all(), len(found) == len(task.test_ids)
     (np.True_, np.True_, True)
     """
@@ -108,14 +108,14 @@ def write_decided(task: Task, decisions: Decisions) -> bytes:
     return file.getvalue()
 
 
-def read_decided(data: bytes, path: Path | None = None) -> Decided:
+def read_decisions(data: bytes, path: Path | None = None) -> DecisionTable:
     """The decisions of a file; ``path`` is where it lies, for errors to name it."""
     import pyarrow as pa
     from pyarrow import parquet
 
     try:
         columns = parquet.read_table(io.BytesIO(data)).to_pydict()
-        return Decided(
+        return DecisionTable(
             ids=columns["id"],
             best=np.array(columns["best"], object),
             rejected=np.array(columns["rejected"], bool),
