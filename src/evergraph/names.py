@@ -1,4 +1,4 @@
-"""The one registry: models, detectors, scores and thresholds by name, and where each one lives.
+"""The one registry: models, detectors, scores, thresholds and graphs by name, and where each one lives.
 
 A class is imported when its name is first used, so this module needs no torch. Installed packages add names through
 the entry-point groups ``evergraph.models``, ``evergraph.detectors``, ``evergraph.scores`` and ``evergraph.thresholds``.
@@ -20,6 +20,7 @@ from evergraph.errors import InputError
 
 __all__ = [
     "COMPARED_DETECTORS",
+    "DATASETS",
     "DEFAULT_DETECTOR",
     "DEFAULT_MODEL",
     "DETECTORS",
@@ -32,6 +33,7 @@ __all__ = [
     "described",
     "known",
     "load",
+    "load_dataset",
     "load_plugin",
     "rebuilt",
     "split_detectors",
@@ -85,6 +87,11 @@ THRESHOLDS = {
     "budget": "evergraph.detect.thresholds:Budget",
     "back-test": "evergraph.detect.thresholds:BackTest",
 }
+DATASETS = {
+    "metamath": "evergraph.datasets.metamath:metamath",
+    "synthetic": "evergraph.datasets.synthetic:synthetic",
+}
+"""Graphs that need no file."""
 # Made of other parts: they have names in saved files, but none on the command line.
 _COMPOSED = {
     "isomax-outputs": "evergraph.nn:IsoMaxOutputs",
@@ -147,6 +154,11 @@ def load(kind: str, name: str) -> Any:
     if place is None:
         raise _unknown(kind, name, known(kind))
     return _import(place)
+
+
+def load_dataset(name: str) -> Any:
+    """Return the graph that a name of `DATASETS` stands for."""
+    return _import(DATASETS[name])()
 
 
 def load_plugin(entry: EntryPoint) -> Any:

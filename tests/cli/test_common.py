@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from evergraph.cli.common import graphs_like
-from evergraph.datasets import NAMED, synthetic
+from evergraph.datasets import synthetic
+from evergraph.names import DATASETS
 
 needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 
@@ -29,12 +30,12 @@ def bash(script, **environment):
 
 def test_graphs_are_offered_by_name_and_by_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert graphs_like("") == list(NAMED)
+    assert graphs_like("") == list(DATASETS)
     graph = synthetic(vertices=60, times=4, classes=2, new_classes=0, dying_classes=0)
     graph.save("mine")
     graph.save("graphs/other")
     Path("music").mkdir()
-    assert graphs_like("") == [*NAMED, "mine"]
+    assert graphs_like("") == [*DATASETS, "mine"]
     assert graphs_like("m") == ["metamath", "mine"]
     assert graphs_like("graphs/") == graphs_like("graphs/o") == ["graphs/other"]
     assert graphs_like(f"{tmp_path}/mi") == [f"{tmp_path}/mine"]
@@ -74,5 +75,5 @@ def test_completing_loads_nothing_heavy():
         text=True,
         check=False,
     )
-    assert done.stdout.split() == list(NAMED)
+    assert done.stdout.split() == list(DATASETS)
     assert "AssertionError" not in done.stderr

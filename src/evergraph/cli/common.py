@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 import typer
 
 from evergraph.errors import InputError
-from evergraph.names import known
+from evergraph.names import DATASETS, known
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from evergraph.learning.task import History
 
 _MOST_SEEDS = 1_000
-_NAMED = ("metamath", "synthetic")  # written out, as below
 
 
 def graphs_like(incomplete: str) -> list[str]:
@@ -42,7 +41,7 @@ def graphs_like(incomplete: str) -> list[str]:
         folders = sorted(path.parent.name for path in Path(parent + sep or ".").glob("*/manifest.json"))
     except OSError:
         folders = []
-    offered = dict.fromkeys([*(() if sep else _NAMED), *(f"{parent}{sep}{name}" for name in folders)])
+    offered = dict.fromkeys([*(() if sep else DATASETS), *(f"{parent}{sep}{name}" for name in folders)])
     return [name for name in offered if name.startswith(incomplete)]
 
 
@@ -65,9 +64,8 @@ def option(name: str, metavar: str | None, text: str, **more: Any) -> Any:
     return typer.Option(f"--{name}", metavar=metavar, help=text, **more)
 
 
-GraphArgument = Annotated[
-    str, typer.Argument(metavar="GRAPH", help="A graph folder, or: metamath, synthetic.", autocompletion=graphs_like)
-]
+GRAPH_HELP = f"A graph folder, or: {', '.join(DATASETS)}."
+GraphArgument = Annotated[str, typer.Argument(metavar="GRAPH", help=GRAPH_HELP, autocompletion=graphs_like)]
 Out = Annotated[Path, option("out", "GRAPH", "The graph folder to write.")]
 Replace = Annotated[bool, option("replace", None, "Write over the graph that is there.")]
 Json = Annotated[bool, option("json", None, "Print JSON on standard output, and no tables.")]

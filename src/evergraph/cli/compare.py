@@ -35,7 +35,7 @@ from evergraph.cli.common import (
     print_json,
     set_up_logging,
 )
-from evergraph.names import COMPARED_DETECTORS, DEFAULT_MODEL
+from evergraph.names import COMPARED_DETECTORS, DATASETS, DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from evergraph.evaluation.compare import CompareState
@@ -53,7 +53,7 @@ _DETECTORS = (
 def compare(
     graphs: Annotated[
         list[str],
-        typer.Argument(metavar="GRAPH...", help="Graph folders, or: metamath, synthetic.", autocompletion=graphs_like),
+        typer.Argument(metavar="GRAPH...", help=f"Graph folders, or: {', '.join(DATASETS)}.", autocompletion=graphs_like),
     ],
     detectors: Annotated[str, typer.Option(metavar="DETECTORS", help=_DETECTORS)] = COMPARED_DETECTORS,
     model: ModelOption = DEFAULT_MODEL,

@@ -60,7 +60,7 @@ def init(
         str | None,
         typer.Option(
             metavar="GRAPH",
-            help="Instead of files: a graph folder, or: metamath, synthetic.",
+            help=f"Instead of files: {common.GRAPH_HELP[0].lower()}{common.GRAPH_HELP[1:]}",
             autocompletion=common.graphs_like,
         ),
     ] = None,

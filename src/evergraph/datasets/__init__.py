@@ -11,9 +11,9 @@ from evergraph.datasets.tables import read_tables
 from evergraph.errors import InputError
 from evergraph.graph.disk import open_checked
 from evergraph.graph.evolving import EvolvingGraph
+from evergraph.names import DATASETS, load_dataset
 
 __all__ = [
-    "NAMED",
     "Synthetic",
     "load",
     "load_published",
@@ -23,9 +23,6 @@ __all__ = [
     "read_tables",
     "synthetic",
 ]
-
-NAMED = {"metamath": metamath, "synthetic": synthetic}
-"""Graphs that need no file and go by name."""
 
 
 def load(graph: str | Path) -> EvolvingGraph:
@@ -41,8 +38,10 @@ def load(graph: str | Path) -> EvolvingGraph:
     """
     if Path(graph).exists():
         return open_checked(Path(graph))
-    if str(graph) in NAMED:
-        return NAMED[str(graph)]()
+    if str(graph) in DATASETS:
+        return load_dataset(str(graph))
     raise InputError(
-        "there is no such graph", file=graph, fix=f"give a folder made by 'evergraph import', or {' or '.join(NAMED)}"
+        "there is no such graph",
+        file=graph,
+        fix=f"give a folder made by 'evergraph import', or {' or '.join(DATASETS)}",
     )
