@@ -53,7 +53,9 @@ _DETECTORS = (
 def compare(
     graphs: Annotated[
         list[str],
-        typer.Argument(metavar="GRAPH...", help=f"Graph folders, or: {', '.join(DATASETS)}.", autocompletion=graphs_like),
+        typer.Argument(
+            metavar="GRAPH...", help=f"Graph folders, or: {', '.join(DATASETS)}.", autocompletion=graphs_like
+        ),
     ],
     detectors: Annotated[str, typer.Option(metavar="DETECTORS", help=_DETECTORS)] = COMPARED_DETECTORS,
     model: ModelOption = DEFAULT_MODEL,
