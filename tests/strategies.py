@@ -149,6 +149,11 @@ def _inputs_in(graph: EvolvingGraph | Window) -> list[dict[str, float]]:
     return [{names[c]: float(v) for c, v in zip(row.col, row.data, strict=True)} for row in rows]
 
 
+def abc(**columns: Any) -> dict[str, Any]:
+    """Columns of three vertices a, b and c of the years 1, 2 and 3."""
+    return {"id": ["a", "b", "c"], "time": [1, 2, 3]} | columns
+
+
 def arrays_of(graph: EvolvingGraph) -> dict[str, Any]:
     """All arrays of a graph by name."""
     arrays: dict[str, Any] = {
@@ -229,4 +234,4 @@ def tables(draw: st.DrawFn, kinds: list[str] = KINDS, min_size: int = 1, max_siz
     return Tables(vertices, edges, features)
 
 
-__all__ = ["Id", "Model", "Tables", "arrays_of", "assert_equal", "ids", "model_of", "tables", "texts"]
+__all__ = ["Id", "Model", "Tables", "abc", "arrays_of", "assert_equal", "ids", "model_of", "tables", "texts"]

@@ -311,7 +311,7 @@ def test_a_manifest_of_the_new_format_needs_its_checksum(saved: Path) -> None:
 
 def test_a_flipped_bit_in_the_manifest_is_damage(saved: Path) -> None:
     content = (saved / "manifest.json").read_bytes()
-    for place in range(len(content)):
+    for place in range(0, len(content), 11):
         damaged = bytearray(content)
         damaged[place] ^= 1 << place % 8
         (saved / "manifest.json").write_bytes(damaged)
