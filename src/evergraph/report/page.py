@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -20,7 +20,18 @@ from evergraph import __version__
 from evergraph.analysis import GraphDescription
 from evergraph.errors import EvergraphError
 from evergraph.report import charts
-from evergraph.report.story import Band, Headline, Missing, Slices, Story
+from evergraph.report.story import (
+    Band,
+    Calibration,
+    ConfusionTable,
+    Headline,
+    Missing,
+    Review,
+    Slices,
+    Story,
+    ThresholdCurve,
+    Transfer,
+)
 from evergraph.storage.files import write_atomic
 
 __all__ = ["page_of", "write_page"]
@@ -60,17 +71,14 @@ def page_of(story: Story) -> str:
 
     The page is told not to load anything and to run no script but its own two, so nothing in the data can.
     """
-    sections = [
-        {"name": name, "word": word, "heading": heading, "lead": lead(story), "body": show(story)}
-        for name, word, heading, lead, show in _SECTIONS
-    ]
+    bodies = {name: _body(story, *part) for name, part in _PARTS.items()}
     script = (files("evergraph.report") / "templates" / "report.js").read_text(encoding="utf-8").strip()
-    drawn = any(isinstance(one["body"], Body) and one["body"].chart for one in sections)
+    drawn = any(isinstance(body, Body) and body.chart for body in bodies.values())
     packed, hashed = _library() if drawn else (None, "")
     scripts = f"'sha256-{_hash(script.encode())}' {hashed}".strip()
     template = _environment().get_template("report.html")
     return template.render(
-        story=story, sections=sections, script=script, packed=packed, scripts=scripts, version=__version__
+        story=story, bodies=bodies, script=script, packed=packed, scripts=scripts, version=__version__
     )
 
 
@@ -113,8 +121,13 @@ def _hash(code: bytes) -> str:
 # --- parts -----------------------------------------------------------------------------------------------------------
 
 
-def _headlines(story: Story) -> Body:
-    return Body(headlines=[_headline(one) for one in story.headlines])
+def _body(story: Story, field: str, show: Callable[[Any, Story], Body | Missing]) -> Body | Missing:
+    part = getattr(story, field)
+    return part if isinstance(part, Missing) else show(part, story)
+
+
+def _headlines(headlines: Sequence[Headline], _: Story) -> Body:
+    return Body(headlines=[_headline(one) for one in headlines])
 
 
 def _headline(one: Headline) -> dict[str, Any]:
@@ -124,18 +137,7 @@ def _headline(one: Headline) -> dict[str, Any]:
     return {"name": one.name, "value": value, "half": half, "meaning": one.meaning}
 
 
-def _over_time(draw: Callable[[Slices], charts.Chart]) -> Callable[[Story], Body | Missing]:
-    def show(story: Story) -> Body | Missing:
-        found = story.slices
-        return found if isinstance(found, Missing) else Body(draw(found), found.intervals)
-
-    return show
-
-
-def _all_times(story: Story) -> Body | Missing:
-    slices = story.slices
-    if isinstance(slices, Missing):
-        return slices
+def _all_times(slices: Slices, _: Story) -> Body:
     versions = any(row.version is not None for row in slices.rows)
     heads = ["time", "vertices", "labelled", "known classes", "new classes", "accuracy", "95 % interval"]
     heads += ["truly unseen", "held to be unseen", "MCC", "open F1", "drift", *(["model"] if versions else [])]
@@ -152,20 +154,13 @@ def _all_times(story: Story) -> Body | Missing:
     return Body(table=Numbers("All times in numbers", heads, rows), folded=False)
 
 
-def _transfer(story: Story) -> Body | Missing:
-    transfer = story.transfer
-    if isinstance(transfer, Missing):
-        return transfer
+def _transfer(transfer: Transfer, _: Story) -> Body:
     half = "" if transfer.half is None else f" ± {100 * transfer.half:.1f}"
     value = _signed(transfer.value)
     told = f"From the second time on, keeping the weights changes accuracy by {value}{half} percentage points."
     rows = [[time, _signed(gain)] for time, gain in zip(transfer.times, transfer.gains, strict=True)]
     numbers = Numbers("Gain at each time", ["time", "gain, percentage points"], rows)
     return Body(charts.transfer_chart(transfer), f"{told} {transfer.against}", numbers)
-
-
-def _of_graph(show: Callable[[GraphDescription, Story], Body | Missing]) -> Callable[[Story], Body | Missing]:
-    return lambda story: story.graph if isinstance(story.graph, Missing) else show(story.graph, story)
 
 
 def _drift(graph: GraphDescription, _: Story) -> Body | Missing:
@@ -212,10 +207,7 @@ def _differences(graph: GraphDescription, story: Story) -> Body | Missing:
     return Body(charts.differences_chart(shares, steps, history), after, numbers)
 
 
-def _confusion(story: Story) -> Body | Missing:
-    confusion = story.confusion
-    if isinstance(confusion, Missing):
-        return confusion
+def _confusion(confusion: ConfusionTable, _: Story) -> Body:
     labels = charts.confusion_labels(confusion.names)
     rows = [
         [name, mark, *(f"{count:,}" for count in counts)]
@@ -226,20 +218,14 @@ def _confusion(story: Story) -> Body | Missing:
     return Body(charts.confusion_chart(confusion), f"Counted over {confusion.over}.", numbers)
 
 
-def _calibration(story: Story) -> Body | Missing:
-    calibration = story.calibration
-    if isinstance(calibration, Missing):
-        return calibration
+def _calibration(calibration: Calibration, _: Story) -> Body:
     told = f"On average a probability is {100 * calibration.error:.1f} percentage points off (calibration error)."
     rows = [[_share(one.confidence), _share(one.accuracy), f"{one.count:,}"] for one in calibration.bins]
     numbers = Numbers("Probability and truth", ["mean probability", "right", "vertices"], rows)
     return Body(charts.calibration_chart(calibration), told, numbers)
 
 
-def _threshold(story: Story) -> Body | Missing:
-    curve = story.threshold
-    if isinstance(curve, Missing):
-        return curve
+def _threshold(curve: ThresholdCurve, _: Story) -> Body:
     best = max(range(len(curve.mcc)), key=lambda row: curve.mcc[row])
     told = f"The best MCC, {_score(curve.mcc[best])}, would have been at {curve.thresholds[best]:.3g}"
     if curve.in_force is None:
@@ -257,10 +243,7 @@ def _threshold(story: Story) -> Body | Missing:
     return Body(charts.threshold_chart(curve), told, numbers)
 
 
-def _review(story: Story) -> Body | Missing:
-    review = story.review
-    if isinstance(review, Missing):
-        return review
+def _review(review: Review, _: Story) -> Body:
     columns: dict[str, list[str]] = {
         "vertex": [row.id for row in review.rows],
         "time": [row.time for row in review.rows],
@@ -285,122 +268,26 @@ def _neighbours(classes: Sequence[tuple[str, int]]) -> str:
     return ", ".join(told + more) or _NONE
 
 
-def _details(story: Story) -> Body:
-    return Body(table=Numbers("Details", ["what", "value"], story.details, [0, 1], "details"), folded=False)
+def _details(details: Sequence[tuple[str, str]], _: Story) -> Body:
+    return Body(table=Numbers("Details", ["what", "value"], details, [0, 1], "details"), folded=False)
 
 
-# --- sections --------------------------------------------------------------------------------------------------------
-
-
-def _lead(text: str, workspace: str = "") -> Callable[[Story], str]:
-    """Return how to read a section, which may not be the same in the report of a workspace."""
-    return lambda story: workspace if workspace and story.kind == "workspace" else text
-
-
-_Section = tuple[str, str, str, Callable[[Story], str], Callable[[Story], Body | Missing]]
-_SECTIONS: Iterable[_Section] = (
-    (
-        *("glance", "At a glance", "At a glance"),
-        _lead("Figures of all times together; ± is half the width of their 95 % interval."),
-        _headlines,
-    ),
-    (
-        *("accuracy", "Accuracy", "Accuracy over time"),
-        _lead(
-            "How many new vertices got the right class at each time; the dashed line leaves out those whose class the"
-            " learner could not know."
-        ),
-        _over_time(charts.accuracy_chart),
-    ),
-    (
-        *("unseen", "Unseen classes", "Unseen classes over time"),
-        _lead(
-            "How many vertices were held to be of a class never seen before, beside how many truly were; the closer "
-            "the lines, the better.",
-            "How many of all decided vertices were held to be of a class never seen before, beside how many of those "
-            "whose label has come truly were. These are not the same vertices as long as labels are missing, and what"
-            " was reviewed gets its label first.",
-        ),
-        _over_time(charts.unseen_chart),
-    ),
-    (
-        *("numbers", "All times", "All times in numbers"),
-        _lead(
-            "One row for each time; shares are of the vertices whose label is known by now.",
-            "One row for each time; shares are of the vertices whose label is known by now, but “held to be unseen” is"
-            " of all that were decided.",
-        ),
-        _all_times,
-    ),
-    (
-        *("transfer", "Forward transfer", "Forward transfer"),
-        _lead("What the learner gains by keeping its weights from time to time, against starting afresh."),
-        _transfer,
-    ),
-    (
-        *("drift", "Drift", "Drift of the classes"),
-        _lead(
-            "How far the mix of classes moves: 0 is no change, 1 is no class in common. High drift makes old labels "
-            "worth less."
-        ),
-        _of_graph(_drift),
-    ),
-    (
-        *("classes", "Classes", "Birth, growth and death of classes"),
-        _lead(
-            "One row for each of the largest classes, the oldest at the top: a row begins where the class is born, is"
-            " strongest where it is largest, and ends where it dies out."
-        ),
-        _of_graph(_timeline),
-    ),
-    (
-        *("confusion", "Confusion", "Confusion of the largest classes"),
-        _lead(
-            "Rows are the true classes, columns what they were taken for, under the same numbers (O: other classes, "
-            "U: unseen); a strong diagonal is good."
-        ),
-        _confusion,
-    ),
-    (
-        *("calibration", "Calibration", "Calibration"),
-        _lead(
-            "Of the vertices that get a probability of 80 %, 80 % should be right: then the line is on the dotted "
-            "one. Below it the learner is too sure of itself."
-        ),
-        _calibration,
-    ),
-    (
-        *("threshold", "Threshold", "What another threshold would have done"),
-        _lead(
-            "A strict threshold finds more unseen vertices and gives more false alarms; MCC weighs both against each "
-            "other, and is best where it is highest."
-        ),
-        _threshold,
-    ),
-    (
-        *("history", "History", "Time differences and history"),
-        _lead(
-            "How far in time those vertices lie apart that a model of two layers can connect; a history that covers "
-            "half of the pairs or more is usually enough."
-        ),
-        _of_graph(_differences),
-    ),
-    (
-        *("review", "To review", "Unseen vertices to review"),
-        _lead(
-            "Vertices that no known class claims, the strangest first: look at them, and name their class if it is new."
-        ),
-        _review,
-    ),
-    (
-        *("details", "Details", "Details"),
-        _lead(
-            "Everything that is needed to know, and to do again, what this page shows.",
-            "Settings, models so far and the last commands.",
-        ),
-        _details,
-    ),
-)
+_PARTS: dict[str, tuple[str, Callable[[Any, Story], Body | Missing]]] = {
+    "glance": ("headlines", _headlines),
+    "accuracy": ("slices", lambda slices, _: Body(charts.accuracy_chart(slices), slices.intervals)),
+    "unseen": ("slices", lambda slices, _: Body(charts.unseen_chart(slices), slices.intervals)),
+    "numbers": ("slices", _all_times),
+    "transfer": ("transfer", _transfer),
+    "drift": ("graph", _drift),
+    "classes": ("graph", _timeline),
+    "confusion": ("confusion", _confusion),
+    "calibration": ("calibration", _calibration),
+    "threshold": ("threshold", _threshold),
+    "history": ("graph", _differences),
+    "review": ("review", _review),
+    "details": ("details", _details),
+}
+"""By section of the template: the field of the story that it shows, and what makes its body."""
 
 
 # --- numbers in words ------------------------------------------------------------------------------------------------
