@@ -37,11 +37,10 @@ from evergraph.errors import DamagedWorkspaceError
 from evergraph.nn import GraphSAGE
 from evergraph.nn.base import Model
 from evergraph.workspace import Workspace
-from evergraph.workspace.keeping import kept_graph, kept_learner
-from evergraph.workspace.state import State
-from evergraph.workspace.store import OBJECTS, VERSIONS, Store, objects_in
+from evergraph.workspace.change import Contents, read_learner
+from evergraph.workspace.store import OBJECTS, SCHEMA, Store, needed_objects, read_state
 
-Contents = dict[str, Any]
+Rows = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -51,8 +50,8 @@ class Command:
     name: str
     run: Callable[[Path], object]
     folder: Path | None
-    before: Contents | None
-    after: Contents
+    before: Rows | None
+    after: Rows
 
     def prepare(self, folder: Path) -> None:
         """Make a folder as it is before the command."""
@@ -106,10 +105,10 @@ def _label(ids: list[Any], labels: list[str], folder: Path) -> None:
 # --- looking at what is there ----------------------------------------------------------------------------------------
 
 
-def contents(folder: Path) -> Contents | None:
-    """All that the version in force holds, times of day aside; None where there is no workspace.
+def contents(folder: Path) -> Rows | None:
+    """All rows of the records, times of day aside; None where there is no workspace.
 
-    Every version that is kept must open, with all objects that it names, its graph and its learner.
+    Everything is compared with its checksums, and every version that is kept must open, with its graph and its learner.
     """
     try:
         store = Store(folder)
@@ -117,30 +116,24 @@ def contents(folder: Path) -> Contents | None:
         raise
     except InputError:
         return None
-    for number in store.numbers:
-        content = store.version(number)
-        for name in objects_in(content):
-            store.read(name)  # which compares it with its hash
-        state = State.from_dict(content)
-        kept_graph(store, state.graph)
-        kept_learner(store, state.model)
-    return _settled(store.version())
-
-
-def _settled(content: Any) -> Any:
-    """Without what differs from run to run: when it was, and how long it took."""
-    if isinstance(content, dict):
-        return {name: _settled(value) for name, value in content.items() if name not in ("when", "seconds")}
-    return [_settled(value) for value in content] if isinstance(content, list) else content
+    store.verify()
+    with store.read() as records:
+        for (number,) in records.query("SELECT version FROM states"):
+            state = read_state(records, number)
+            Contents.read(records, store.objects, state.classes, number)
+            read_learner(records, store.objects, state, (None, None), state.classes)
+        found = {table: records.select(table) for table in SCHEMA.tables if table != "garbage"}
+    found["versions"] = [row._replace(made="") for row in found["versions"]]
+    found["models"] = [row._replace(seconds=0) for row in found["models"]]
+    return found
 
 
 def leftovers(folder: Path) -> set[str]:
     """Files that no kept version needs."""
-    store = Store(folder)
-    kept = [number for number in store.numbers if number > store.head - State.from_dict(store.version()).settings.keep]
-    needed = {name for number in kept for name in objects_in(store.version(number))}
-    needed |= {f"{number:06d}.json" for number in kept}
-    return {path.name for part in (OBJECTS, VERSIONS) for path in (folder / part).iterdir()} - needed
+    with Store(folder).read() as records:
+        needed = needed_objects(records)
+    beside = {path.name for path in folder.iterdir()} - {".lock", "workspace.db", OBJECTS}
+    return beside | {path.name for path in (folder / OBJECTS).iterdir()} - needed
 
 
 def judge_kill(command: Command, folder: Path) -> str:
@@ -154,7 +147,11 @@ def judge_kill(command: Command, folder: Path) -> str:
         return "before"
     if found == command.after:
         return "after"
-    return "lost" if found is None or len(found["log"]) < len((command.before or command.after)["log"]) else "corrupt"
+    return (
+        "lost"
+        if found is None or len(found["versions"]) < len((command.before or command.after)["versions"])
+        else "corrupt"
+    )
 
 
 def judge_again(command: Command, folder: Path) -> str | None:
@@ -169,7 +166,7 @@ def judge_again(command: Command, folder: Path) -> str | None:
         return "corrupt"
     if found == command.after:
         return "corrupt" if left else None
-    return "doubled" if found is not None and len(found["log"]) > len(command.after["log"]) else "lost"
+    return "doubled" if found is not None and len(found["versions"]) > len(command.after["versions"]) else "lost"
 
 
 # --- killing ---------------------------------------------------------------------------------------------------------

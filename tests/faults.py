@@ -16,6 +16,7 @@ from unittest import mock
 import numpy as np
 
 from evergraph import EvergraphError, EvolvingGraph
+from evergraph.storage import records
 
 CALLS = ["fsync", "open", "replace", "mkdir", "rmdir", "unlink", "scandir", "listdir"]
 
@@ -50,6 +51,9 @@ class Faults:
             real = (lambda _: None) if name == "fsync" else getattr(os, name)
             self._patches.append(mock.patch.object(os, name, self._counted(real)))
         opened = self._counted(io.open)
+        # SQLite makes its own calls: here it is before a commit and after it, elsewhere a process is really killed.
+        commit = records.commit
+        self._patches.append(mock.patch.object(records, "commit", lambda connection: self._around(commit, connection)))
         self._patches.append(mock.patch.object(io, "open", lambda *args, **kw: _File(self, opened(*args, **kw))))
         for patch in self._patches:
             patch.__enter__()
@@ -62,6 +66,12 @@ class Faults:
     def tick(self) -> bool:
         self.count += 1
         return self.count == self.at
+
+    def _around(self, real: Callable[..., Any], *arguments: Any) -> None:
+        for act in (lambda: None, lambda: real(*arguments)):
+            act()
+            if self.tick():
+                self.what()
 
     def _counted(self, real: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:

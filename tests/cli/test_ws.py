@@ -1,11 +1,13 @@
 """The command line of the production loop: the whole loop, what it prints, and that nothing changes when it refuses."""
 
+import contextlib
 import csv
 import errno
 import hashlib
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +35,7 @@ FIRST = 2010
 @pytest.fixture(autouse=True)
 def _no_waiting_for_the_disk(monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda _: None)
+    monkeypatch.setattr("evergraph.storage.records.SYNCHRONOUS", "OFF")
 
 
 def write(path, rows):
@@ -224,11 +227,11 @@ def test_cold_updates_and_labels_that_are_corrections(command, data, waiting, tm
 
 
 def test_an_update_that_would_gain_nothing_is_left_out_and_not_asked_for_again(command, data, waiting, monkeypatch):
-    from evergraph.workspace import updating
-    from evergraph.workspace.backtest import Choice
+    from evergraph.workspace import update
+    from evergraph.workspace.update import Choice
 
     command("ws", "label", waiting, "--labels", data / "2014-labels.csv")
-    monkeypatch.setattr(updating, "choose_restart", lambda *_, **__: Choice("skip", "no gain beyond chance"))
+    monkeypatch.setattr(update, "choose_restart", lambda *_, **__: Choice("skip", "no gain beyond chance"))
     code, out, _ = command("ws", "update", waiting)
     assert code == 0
     assert "left out, model 1 stays: no gain beyond chance" in out
@@ -578,7 +581,7 @@ def test_the_widest_scores_fit_eighty_columns(capsys):
     from rich.console import Console
 
     from evergraph.cli.ws_show import show_scores
-    from evergraph.workspace.scoring import SliceScores
+    from evergraph.workspace.scores import SliceScores
 
     shares = {"accuracy": 0.5, "id_accuracy": 0.5, "open_f1": 0.5, "mcc": -0.5, "alarm_rate": 1.0, "unseen": 1.0}
     row = SliceScores(
@@ -830,76 +833,93 @@ def test_a_folder_that_is_no_workspace(command, tmp_path):
 
 
 def garbage(ws):
-    (ws / "workspace.json").write_text("{]")
+    (ws / "workspace.db").write_text("{]")
 
 
 def foreign(ws):
-    (ws / "workspace.json").write_text('{"format": "a letter", "format_version": 1, "version": 1}')
+    execute(ws, "PRAGMA application_id = 7")
 
 
 def of_a_newer_version(ws):
-    manifest = json.loads((ws / "workspace.json").read_text())
-    (ws / "workspace.json").write_text(json.dumps(manifest | {"format_version": 99}))
+    execute(ws, "PRAGMA user_version = 99")
 
 
 def a_byte_of_the_version(ws):
-    path = max((ws / "versions").iterdir())
-    data = bytearray(path.read_bytes())
-    place = data.index(b"fresh")
-    data[place] ^= 1
-    path.write_bytes(data)
+    execute(ws, "UPDATE states SET edges = edges + 1")
 
 
 def without_its_version(ws):
-    max((ws / "versions").iterdir()).unlink()
+    execute(ws, "DELETE FROM states")
 
 
-def without_an_array(ws):
-    (ws / "objects" / Workspace(ws).state.graph["arrays"]["times"][0]).unlink()
+def execute(ws, sql):
+    with contextlib.closing(sqlite3.connect(ws / "workspace.db")) as connection:
+        connection.execute(sql)
+        connection.commit()
 
 
-def with_a_short_array(ws):
-    path = ws / "objects" / Workspace(ws).state.graph["arrays"]["codes"][0]
+def without_a_segment(ws):
+    next((ws / "objects").glob("*.segment")).unlink()
+
+
+def with_a_short_segment(ws):
+    path = next((ws / "objects").glob("*.segment"))
     path.write_bytes(path.read_bytes()[:-1])
 
 
+LOOKING, CHANGING = ("status", "scores", "log"), ("predict", "label", "add", "rename", "remove")
+
+
 @pytest.mark.parametrize(
-    ("damage", "words"),
+    ("damage", "words", "names"),
     [
-        (garbage, ["workspace.json", "cannot be read", "backup"]),
-        (foreign, ["workspace.json", "not the file of an Evergraph workspace"]),
-        (of_a_newer_version, ["99", "update Evergraph"]),
-        (a_byte_of_the_version, ["000003.json", "not those that were saved"]),
-        (without_its_version, ["000003.json", "missing"]),
-        (without_an_array, [".npy", "cannot be read"]),
-        (with_a_short_array, [".npy", "bytes"]),
+        (garbage, ["workspace.db", "cannot be read", "backup"], LOOKING + CHANGING),
+        (foreign, ["workspace.db", "not the database of an Evergraph workspace"], LOOKING + CHANGING),
+        (of_a_newer_version, ["99", "update Evergraph"], LOOKING + CHANGING),
+        (a_byte_of_the_version, ["workspace.db", "not what was saved"], LOOKING + CHANGING),
+        (without_its_version, ["no version"], LOOKING + CHANGING),
+        (without_a_segment, [".segment", "cannot be read"], CHANGING),
+        (with_a_short_segment, [".segment", "not those that were saved"], CHANGING),
     ],
 )
-def test_a_damaged_workspace_is_told_and_left_alone(command, data, waiting, damage, words):
+def test_a_damaged_workspace_is_told_and_left_alone(command, data, waiting, damage, words, names):
     damage(waiting)
     before = digest(waiting)
-    for arguments in (
-        ("status", waiting),
-        ("scores", waiting),
-        ("predict", waiting),
-        ("label", waiting, "--labels", data / "2014-labels.csv"),
-        ("add", waiting, "--vertices", data / "2015.csv", "--edges", data / "2015-cites.csv"),
-        ("classes", "rename", waiting, "class 01", "New"),
-        ("remove", waiting, "--ids", "p1"),
-    ):
-        refused(command("ws", *arguments), *words)
-        assert digest(waiting) == before, arguments
+    commands = {
+        "status": ("status", waiting),
+        "scores": ("scores", waiting),
+        "log": ("log", waiting),
+        "predict": ("predict", waiting),
+        "label": ("label", waiting, "--labels", data / "2014-labels.csv"),
+        "add": ("add", waiting, "--vertices", data / "2015.csv", "--edges", data / "2015-cites.csv"),
+        "rename": ("classes", "rename", waiting, "class 01", "New"),
+        "remove": ("remove", waiting, "--ids", "p1"),
+    }
+    for name in names:
+        refused(command("ws", *commands[name]), *words)
+        assert digest(waiting) == before, name
+    refused(command("ws", "verify", waiting), *words) if damage is not without_its_version else None
 
 
 def test_a_model_that_is_damaged(command, data, waiting):
-    path = waiting / "objects" / Workspace(waiting).state.model.tensors
+    path = waiting / "objects" / Workspace(waiting).state.tensors
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
     before = digest(waiting)
-    for arguments in (("predict", waiting), ("classes", "rename", waiting, "class 01", "New")):
+    for arguments in (("predict", waiting), ("verify", waiting)):
         refused(command("ws", *arguments), "not those that were saved")
         assert digest(waiting) == before
+
+
+def test_verify_and_wait(command, data, waiting):
+    code, out, _ = command("ws", "verify", waiting, "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert found["objects"] == len(list((waiting / "objects").iterdir()))
+    assert "All is as it was saved" in command("ws", "verify", waiting)[1]
+    with locked(waiting, "workspace"):
+        refused(command("ws", "predict", waiting, "--wait", "0.1"), "waited 0.1 s", code=1)
 
 
 # --- what comes in between -------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from evergraph.detect.thresholds import Fixed
 from evergraph.learning.task import Task, tasks
 from evergraph.names import described, rebuilt
 from evergraph.nn import Custom, GraphSAGE, GraphSAINT, MostFrequent
-from evergraph.workspace import deciding
+from evergraph.workspace import decisions as deciding
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

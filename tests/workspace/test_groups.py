@@ -18,10 +18,9 @@ from evergraph.errors import InputError
 from evergraph.graph.features import DenseFeatures
 from evergraph.inputs.slice_context import Sight
 from evergraph.learning.task import Task
-from evergraph.workspace.groups import Group, find_groups
-from evergraph.workspace.groups.communities import communities
-from evergraph.workspace.groups.terms import telling_words
-from evergraph.workspace.groups.ties import edges_among, ties_among
+from evergraph.workspace.communities import communities
+from evergraph.workspace.groups import Group, find_groups, telling_words
+from evergraph.workspace.ties import edges_among, ties_among
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -18,10 +18,9 @@ from evergraph.datasets.export import to_tables
 from evergraph.detect import DOC, GDOC
 from evergraph.evaluation.configuration import Configuration
 from evergraph.nn import GCN, MLP, GraphSAGE
-from evergraph.workspace import Workspace, backtest
-from evergraph.workspace.backtest import LEAST
-from evergraph.workspace.scoring import standing
-from evergraph.workspace.state import State
+from evergraph.workspace import Workspace, decisions
+from evergraph.workspace.store import SCHEMA, State, read_state
+from evergraph.workspace.update import LEAST
 from tests.scripts import script
 from tests.strategies import assert_equal, model_of
 
@@ -74,10 +73,24 @@ def learnt(workspace: Workspace) -> Workspace:
 
 def unchanged(workspace: Workspace, act: Callable[[], object], match: str) -> None:
     """It is refused, and nothing happened."""
-    before = workspace.state
+    before = records_of(workspace)
     with pytest.raises(InputError, match=match):
         act()
-    assert Workspace(workspace.store.folder).state == before
+    assert records_of(workspace) == before
+
+
+def records_of(workspace: Workspace, *tables: str) -> dict[str, list[Any]]:
+    """All rows of some tables, or of all."""
+    with workspace.store.read() as records:
+        return {table: records.select(table) for table in tables or SCHEMA.tables}
+
+
+def decided_in(workspace: Workspace) -> list[list[Any]]:
+    """The decisions of each version and time, oldest first."""
+    found: dict[tuple[int, int], list[Any]] = {}
+    for row in records_of(workspace, "decisions")["decisions"]:
+        found.setdefault((row.version, row.time), []).append(row)
+    return [rows for _, rows in sorted(found.items())]
 
 
 # --- as a run --------------------------------------------------------------------------------------------------------
@@ -189,7 +202,7 @@ def test_by_default_what_was_never_decided_is_decided(workspace: Workspace) -> N
     assert again.to_pylist() == found.to_pylist()[len(ids_of(FIRST)) :]
     assert workspace.predict(FIRST).to_pylist() == found.to_pylist()[: len(ids_of(FIRST))]
     assert workspace.state.version == version
-    assert [kept.rows for kept in workspace.state.decisions] == [len(ids_of(FIRST)), len(ids_of(FIRST + 1))]
+    assert [len(rows) for rows in decided_in(workspace)] == [len(ids_of(FIRST)), len(ids_of(FIRST + 1))]
     # One more vertex of a slice: only that slice has something undecided.
     workspace.add({"id": [10_000], "time": [FIRST + 1], "text": ["w0001"]})
     assert workspace.predict().column("id").to_pylist() == [*ids_of(FIRST + 1), 10_000]
@@ -208,7 +221,7 @@ def test_only_vertices_without_a_label_are_decided(workspace: Workspace) -> None
     workspace.remove(ids[10:12])
     assert workspace.predict().column("id").to_pylist() == left[2:]
     # What was decided is kept: on the vertices that are gone, and once more as their neighbours see it now.
-    assert [kept.rows for kept in workspace.state.decisions] == [len(left), len(left) - 2]
+    assert [len(rows) for rows in decided_in(workspace)] == [len(left), len(left) - 2]
     assert workspace.scores()[0].decided == len(left)
     assert {row.id for row in workspace.review(None)} <= set(left[2:])
 
@@ -242,9 +255,9 @@ def test_the_decision_of_a_model_that_was_returned_to_stands_again(learnt: Works
     assert second.column("score").to_pylist() != first.column("score").to_pylist()
     learnt.rollback(version)
     assert learnt.predict().equals(first)
-    stands = standing(learnt.store, learnt.state, learnt.graph)
+    stands = learnt.decisions()
     assert [stands[str(row["id"])]["score"] for row in first.to_pylist()] == first.column("score").to_pylist()
-    assert [kept.model for kept in learnt.state.decisions] == [1, 2, 3, 2]
+    assert [rows[0].model for rows in decided_in(learnt)] == [1, 2, 3, 2]
 
 
 def test_a_retired_class_is_never_decided(learnt: Workspace) -> None:
@@ -506,7 +519,7 @@ def arms(monkeypatch: pytest.MonkeyPatch, **right: float) -> list[Any]:
         asked.append((learner.restart, learner.time_, learner.classes_))
         return np.where(np.arange(len(truth)) < round(share * len(truth)), truth, "wrong")
 
-    monkeypatch.setattr(backtest, "best_classes", best_classes)
+    monkeypatch.setattr(decisions, "best_classes", best_classes)
     return asked
 
 
@@ -547,7 +560,7 @@ def test_the_last_update_tells_how_to_update(
     else:
         assert (after.model.number, after.model.restart, after.fresh_labels) == (3, expected, 0)
         assert learnt.learner().restart == expected
-    assert after.log[-1].command == "update"
+    assert learnt.log()[-1].command == "update"
     # After a cold one the other way is the warm one.
     if expected == "cold" and not new:
         learnt.add(*slice_of(FIRST + 2))
@@ -592,7 +605,7 @@ def test_models_can_be_compared_after_slices_were_taken_back(
     learnt.remove(ids_of(FIRST))
     learnt.label(ids_of(FIRST - 1)[:1], ["another"])
     learnt.update("warm")
-    assert [record.time for record in learnt.state.models] == [FIRST, FIRST + 1, FIRST]
+    assert [record.time for record in learnt.models()] == [FIRST, FIRST + 1, FIRST]
     learnt.add(*slice_of(FIRST, labels=True))
     asked = arms(monkeypatch, warm=0.9, cold=0.9, skip=0.1)
     assert learnt.update().facts["restart"] == "warm"
@@ -603,35 +616,43 @@ def test_models_can_be_compared_after_slices_were_taken_back(
 
 
 def version_of(workspace: Workspace, number: int) -> State:
-    return State.from_dict(workspace.store.version(number))
+    with workspace.store.read() as records:
+        return read_state(records, number)
 
 
 def test_a_whole_version_is_returned_to(learnt: Workspace) -> None:
     folder = learnt.store.folder
     first, graph = version_of(learnt, 1), EvolvingGraph.build(*to_tables(GRAPH, last=FIRST - 1))
-    before = learnt.state
+    before, grown, kept = learnt.state, learnt.graph, ("decisions", "outcomes", "models")
+    rows, log = records_of(learnt, *kept), learnt.log()
     outcome = learnt.rollback(1)
     state = Workspace(folder).state
     assert outcome.version == state.version == before.version + 1
-    assert (state.graph, state.model, state.fresh_labels) == (first.graph, first.model, 0)
+    assert (state.model, state.learner, state.tensors) == (first.model, first.learner, first.tensors)
+    assert state.fresh_labels == 0
     assert_equal(Workspace(folder).graph, graph)
     assert Workspace(folder).learner().time_ == FIRST
     # What was decided, how it did and what was done stay, and so does the memory of the second model.
-    assert (state.decisions, state.scored, state.models) == (before.decisions, before.scored, before.models)
-    assert state.log[:-1] == before.log
+    assert records_of(learnt, *kept) == rows
+    assert learnt.log()[:-1] == log
     assert [one.labelled for one in learnt.scores()] == [len(ids_of(FIRST))]
     # There is a way back, too.
     learnt.rollback(before.version)
     again = learnt.state
-    assert (again.graph, again.model) == (before.graph, before.model)
-    assert len(learnt.log()) == len(before.log) + 2
+    assert (again.model, again.tensors) == (before.model, before.tensors)
+    for there in (learnt, Workspace(folder)):
+        assert_equal(there.graph, grown)
+    assert len(learnt.log()) == len(log) + 2
 
 
 def test_a_model_alone_is_returned_to(learnt: Workspace) -> None:
-    first, before = version_of(learnt, 1), learnt.state
+    first, graph, tables = version_of(learnt, 1), learnt.graph, ("segments", "labels", "classes", "decisions")
+    before = records_of(learnt, *tables)
     learnt.rollback(1, model_only=True)
     state = learnt.state
-    assert (state.model, state.graph, state.decisions) == (first.model, before.graph, before.decisions)
+    assert (state.model, state.tensors) == (first.model, first.tensors)
+    assert records_of(learnt, *tables) == before
+    assert_equal(Workspace(learnt.store.folder).graph, graph)
     assert (state.fresh_labels, state.stale) == (0, True)
     assert learnt.status().next_command == "update"
     unchanged(learnt, lambda: learnt.rollback(1, model_only=True), "is the one in force")
@@ -648,7 +669,7 @@ def test_numbers_of_models_never_repeat(learnt: Workspace) -> None:
         learnt.update("warm")
         numbers.append(learnt.state.model.number)
     assert numbers == [2, 3, 4, 5]
-    assert [record.number for record in learnt.state.models] == [1, 2, 3, 4, 5]
+    assert [record.number for record in learnt.models()] == [1, 2, 3, 4, 5]
 
 
 def test_versions_that_are_not_there_cannot_be_returned_to(learnt: Workspace) -> None:
@@ -656,11 +677,6 @@ def test_versions_that_are_not_there_cannot_be_returned_to(learnt: Workspace) ->
     for number in (0, -1, last + 1, 999_999):
         unchanged(learnt, lambda number=number: learnt.rollback(number), "there is no version")
     unchanged(learnt, lambda: learnt.rollback(last), "is the one in force")
-    # A command that was killed just before it was done may have left its version.
-    source, target = (learnt.store.folder / "versions" / f"{number:06d}.json" for number in (last, last + 1))
-    shutil.copy(source, target)
-    unchanged(learnt, lambda: learnt.rollback(last + 1), "there is no version")
-    assert not target.exists()
 
 
 def test_names_return_with_a_version(learnt: Workspace) -> None:
@@ -675,8 +691,7 @@ def test_names_return_with_a_version(learnt: Workspace) -> None:
         return learnt.state.version
 
     def names(time: int) -> list[str]:
-        there = Workspace(folder)
-        return [row["best"] for row in standing(there.store, there.state, there.graph, [time]).values()]
+        return [row["best"] for row in Workspace(folder).decisions([time]).values()]
 
     def called(time: int, **new: str) -> list[str]:
         return [new.get(name.replace(" ", "_"), name) for name in decided[time]]
@@ -693,7 +708,7 @@ def test_names_return_with_a_version(learnt: Workspace) -> None:
     assert names(FIRST + 2) == called(FIRST + 2, y=a)
     assert a in learnt.state.model.classes
     unchanged(learnt, lambda: learnt.rollback(start - 1, model_only=True), "is the one in force")  # not: renamed
-    unchanged(learnt, lambda: learnt.rollback(renamed, model_only=True), "classes were renamed")
+    unchanged(learnt, lambda: learnt.rollback(renamed, model_only=True), "is the one in force")
     learnt.rename_class(b, "y")
     assert names(FIRST + 1) == called(FIRST + 1, **{b.replace(" ", "_"): "y"})
     assert names(FIRST + 2) == called(FIRST + 2, y=a, **{b.replace(" ", "_"): "y"})
@@ -703,7 +718,7 @@ def test_names_return_with_a_version(learnt: Workspace) -> None:
     learnt.merge_classes([c], b)  # into one that is there
     learnt.rollback(renamed)
     assert names(FIRST + 2) == decided[FIRST + 2]
-    for record in learnt.state.models:
+    for record in learnt.models():
         assert {"y", b, c} <= set(record.classes)
         assert a not in record.classes
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from evergraph.graph.evolving import EvolvingGraph
 
-__all__ = ["Drift", "drift"]
+__all__ = ["Drift", "drift", "total_variation"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,10 +45,10 @@ def drift(graph: EvolvingGraph) -> Drift:
     times, row = np.unique(graph.times[labelled], return_inverse=True)
     counts = np.zeros((len(times), len(graph.class_names)))
     np.add.at(counts, (row, graph.codes[labelled]), 1)
-    return Drift(times, _moves(counts, counts), _moves(np.cumsum(counts, axis=0), counts))
+    return Drift(times, total_variation(counts, counts), total_variation(np.cumsum(counts, axis=0), counts))
 
 
-def _moves(past: NDArray[np.float64], present: NDArray[np.float64]) -> NDArray[np.float64]:
+def total_variation(past: NDArray[np.float64], present: NDArray[np.float64]) -> NDArray[np.float64]:
     """Total variation of each row of the present against the row before of the past."""
     past, now = (counts / counts.sum(axis=1, keepdims=True) for counts in (past[:-1], present[1:]))
     moves = np.full(len(present), np.nan)

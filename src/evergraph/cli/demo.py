@@ -159,7 +159,7 @@ def _what_changed(graph: EvolvingGraph, workspace: Workspace, before: Any, say: 
     """How the model before the update would have done on the coming year, beside the one after it."""
     from rich.table import Table
 
-    from evergraph.workspace.deciding import best_classes
+    from evergraph.workspace.decisions import best_classes
 
     history, truth = workspace.state.settings.history, graph.window(_COMING, _COMING).labels
     found: dict[str, Any] = {"vertices": len(truth)}

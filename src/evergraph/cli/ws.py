@@ -176,6 +176,7 @@ def add(
     target: options.TargetColumn = None,
     edge_time: options.EdgeTimeColumn = None,
     drop_dangling: common.DropDangling = False,
+    wait: options.Wait = 0,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -209,6 +210,7 @@ def add(
         ),
         as_json,
         quiet,
+        wait,
     )
 
 
@@ -248,6 +250,7 @@ def remove(
     id: options.IdColumn = None,
     source: options.SourceColumn = None,
     target: options.TargetColumn = None,
+    wait: options.Wait = 0,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -261,6 +264,7 @@ def remove(
         ),
         as_json,
         quiet,
+        wait,
     )
 
 
@@ -277,6 +281,7 @@ def predict(
         Path | None, typer.Option(metavar="FILE", help="Write the decisions there, as .csv or .parquet.")
     ] = None,
     replace: options.ReplaceFile = False,
+    wait: options.Wait = 0,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -291,7 +296,7 @@ def predict(
             from evergraph.graph.classes import UNSEEN
             from evergraph.workspace import Workspace
 
-            workspace = Workspace(ws)
+            workspace = Workspace(ws, wait=wait)
             before = workspace.store.head
             table = workspace.predict(time)
             if out is not None:
@@ -330,6 +335,7 @@ def label(
     labels: Annotated[Path, typer.Option(metavar="FILE", help="A table with a column of ids and one of classes.")],
     id: options.IdColumn = None,
     label: options.LabelColumn = None,
+    wait: options.Wait = 0,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -344,6 +350,7 @@ def label(
         lambda workspace, _: workspace.label(labels, columns=named(workspace, id=id, label=label)),
         as_json,
         quiet,
+        wait,
     )
 
 
@@ -354,6 +361,7 @@ def update(
         Literal["auto", "warm", "cold"],
         typer.Option(help="Go on from the weights, start afresh, or choose by a back-test (which may leave it out)."),
     ] = "auto",
+    wait: options.Wait = 0,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -364,6 +372,7 @@ def update(
         lambda workspace, steps: workspace.update(restart, on_step=steps(_steps_of(workspace))),
         as_json,
         quiet,
+        wait,
     )
 
 
@@ -379,6 +388,7 @@ def rollback(
     ws: Folder,
     version: Annotated[int, typer.Argument(metavar="VERSION", help="A version that is kept: see ws log.")],
     model_only: Annotated[bool, typer.Option("--model-only", help="Leave graph and labels as they are.")] = False,
+    wait: options.Wait = 0,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -392,6 +402,7 @@ def rollback(
         lambda workspace, _: workspace.rollback(version, model_only=model_only),
         as_json,
         quiet,
+        wait,
     )
 
 
@@ -400,6 +411,9 @@ app.command(
 )(ws_look.review)
 app.command(short_help="Where it stands, and what is next.", epilog="Example: evergraph ws status ws")(ws_look.status)
 app.command(short_help="How the decisions on each slice did.", epilog="Example: evergraph ws scores ws")(ws_look.scores)
+app.command(short_help="Read everything and compare it with its checksums.", epilog="Example: evergraph ws verify ws")(
+    ws_look.verify
+)
 app.command(short_help="What was done, and what can be undone.", epilog="Example: evergraph ws log ws")(ws_look.log)
 app.add_typer(classes, name="classes")
 classes.command("list", short_help="All classes.", epilog="Example: evergraph ws classes list ws")(ws_look.list_classes)
@@ -423,6 +437,7 @@ def create(
         typer.Option(metavar="N", help="A group of ws review, all its vertices; may be given several times."),
     ] = None,
     id: options.IdColumn = None,
+    wait: options.Wait = 0,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -441,6 +456,7 @@ def create(
         lambda workspace, _: workspace.create_class(name, members, groups=group or (), columns=named(workspace, id=id)),
         as_json,
         quiet,
+        wait,
     )
 
 
@@ -449,11 +465,12 @@ def rename(
     ws: Folder,
     old: Annotated[str, _name("OLD", "What it is called.")],
     new: Annotated[str, _name("NEW", "What it will be called.")],
+    wait: options.Wait = 0,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Give a class another name: in the labels, in the model and in what is said of earlier decisions."""
-    change(ws, "classes rename", lambda workspace, _: workspace.rename_class(old, new), as_json, quiet)
+    change(ws, "classes rename", lambda workspace, _: workspace.rename_class(old, new), as_json, quiet, wait)
 
 
 @classes.command(
@@ -464,19 +481,21 @@ def merge(
     ws: Folder,
     names: Annotated[list[str], _name("NAME", "Which classes.")],
     into: Annotated[str, typer.Option(metavar="NAME", help="What they become: one of them, another one or a new one.")],
+    wait: options.Wait = 0,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Make several classes one; the model says its name at once, and learns it as one with the next update."""
-    change(ws, "classes merge", lambda workspace, _: workspace.merge_classes(names, into), as_json, quiet)
+    change(ws, "classes merge", lambda workspace, _: workspace.merge_classes(names, into), as_json, quiet, wait)
 
 
 @classes.command(short_help="Decide for a class no more.", epilog="Example: evergraph ws classes retire ws KDD")
 def retire(
     ws: Folder,
     name: Annotated[str, _name("NAME", "Which class.")],
+    wait: options.Wait = 0,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Decide for a class no more, nor learn from its labels, which stay; ws classes create brings it back."""
-    change(ws, "classes retire", lambda workspace, _: workspace.retire_class(name), as_json, quiet)
+    change(ws, "classes retire", lambda workspace, _: workspace.retire_class(name), as_json, quiet, wait)

@@ -36,6 +36,12 @@ Vertices = Annotated[Path | None, option("vertices", "FILE", "Vertices: .csv, .t
 Edges = Annotated[Path | None, option("edges", "FILE", "Edges: .csv, .tsv (also .gz) or .parquet.")]
 VertexIds = Annotated[Path | None, option("vertices", "FILE", "A table with a column of the vertices' ids.")]
 Ids = Annotated[str | None, option("ids", "IDS", "Ids of vertices, separated by commas.")]
+Wait = Annotated[
+    float,
+    typer.Option(
+        min=0, metavar="SECONDS", help="Wait so long for another process that is writing. Default: not at all."
+    ),
+]
 ReplaceFile = Annotated[bool, option("replace", None, "Write over the file that is there.")]
 NoLabel = Annotated[bool, option("no-label", None, "Read no labels.")]
 _LABEL = f"The class; empty is no label. Default: label, {_AS_AT_INIT}"
@@ -81,14 +87,21 @@ def one_of(vertices: Path | None, ids: str | None) -> Path | list[str]:
 # --- running a command -----------------------------------------------------------------------------------------------
 
 
-def change(folder: Path, command: str, do: Callable[[Workspace, Steps], Outcome], as_json: bool, quiet: bool) -> None:
+def change(
+    folder: Path,
+    command: str,
+    do: Callable[[Workspace, Steps], Outcome],
+    as_json: bool,
+    quiet: bool,
+    wait: float = 0,
+) -> None:
     """Run a command that makes a new version, and print what it did and what to do next."""
     set_up_logging(quiet)
     with interruptible(folder):
         with training_steps(command, quiet or as_json) as steps:
             from evergraph.workspace import Workspace
 
-            workspace = Workspace(folder)
+            workspace = Workspace(folder, wait=wait)
             outcome = do(workspace, steps)
             following = next_of(workspace, folder)
         if as_json:
@@ -110,21 +123,23 @@ def look(folder: Path, quiet: bool, at: Callable[[Workspace], _Found]) -> _Found
 @contextmanager
 def interruptible(folder: Path) -> Iterator[None]:
     """On Ctrl-C say what became of the workspace, and leave with exit code 130."""
-    before = _manifest(folder)
+    before = _version(folder)
     try:
         yield
     except KeyboardInterrupt:
-        same = _manifest(folder) == before
+        same = _version(folder) == before
         told = "; nothing was changed" if same else f", but it was done: see {typed('log', folder)}"
         typer.echo(f"Interrupted{told}.", err=True)
         raise typer.Exit(130) from None
 
 
-def _manifest(folder: Path) -> bytes | None:
-    """Return the file whose replacement makes a new version."""
+def _version(folder: Path) -> int | None:
+    """Return the number of the version in force; None where there is none that can be read."""
+    from evergraph.workspace.store import DATABASE, Store
+
     try:
-        return (folder / "workspace.json").read_bytes()
-    except OSError:
+        return Store(folder).head if (folder / DATABASE).exists() else None
+    except (InputError, OSError):
         return None
 
 

@@ -11,7 +11,7 @@ from evergraph.cli.common import Json, Quiet, console, print_json
 from evergraph.cli.ws_common import Folder, ReplaceFile, check_out, look, next_of, typed, write_csv
 
 if TYPE_CHECKING:
-    from evergraph.workspace.reviewing import ReviewRow
+    from evergraph.workspace.decisions import ReviewRow
 
 _MOST_SHOWN = 20
 
@@ -87,7 +87,7 @@ def review(
         )
     elif not quiet:
         from evergraph.cli import ws_show as tables
-        from evergraph.workspace.words import counted
+        from evergraph.workspace.change import counted
 
         if out is None:
             tables.show_groups(console(), groups, status.to_review, only=group)
@@ -130,6 +130,17 @@ def log(ws: Folder, as_json: Json = False, quiet: Quiet = False) -> None:
         from evergraph.cli import ws_show as tables
 
         tables.show_log(console(), entries, kept, ws)
+
+
+def verify(ws: Folder, as_json: Json = False, quiet: Quiet = False) -> None:
+    """Read everything that a workspace keeps and compare it with its checksums."""
+    found = look(ws, quiet or as_json, lambda workspace: workspace.verify())
+    if as_json:
+        print_json({"workspace": str(ws)} | found)
+    elif not quiet:
+        typer.echo(
+            f"All is as it was saved: {found['rows']:,} rows, {found['objects']:,} objects, {found['bytes']:,} bytes"
+        )
 
 
 def list_classes(ws: Folder, as_json: Json = False, quiet: Quiet = False) -> None:

@@ -11,18 +11,18 @@ from rich.text import Text
 
 from evergraph.cli.ws_common import typed
 from evergraph.graph.classes import UNSEEN
-from evergraph.workspace.words import counted
+from evergraph.workspace.change import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from rich.console import Console, JustifyMethod
 
-    from evergraph.workspace.grouping import ReviewGroup
-    from evergraph.workspace.naming import ClassRow
-    from evergraph.workspace.reviewing import ReviewRow
-    from evergraph.workspace.scoring import SliceScores
-    from evergraph.workspace.state import Entry
+    from evergraph.workspace.classes import ClassRow
+    from evergraph.workspace.decisions import ReviewRow
+    from evergraph.workspace.groups import ReviewGroup
+    from evergraph.workspace.scores import SliceScores
     from evergraph.workspace.status import Status
+    from evergraph.workspace.store import Entry
 
 _Row = TypeVar("_Row")
 

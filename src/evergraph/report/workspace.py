@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,9 @@ from evergraph.evaluation.results import flat
 from evergraph.report.measures import band_of_share, calibration_of, confusion_of, threshold_of
 from evergraph.report.story import Band, Headline, Missing, Review, ReviewRow, Slice, Slices, Story
 from evergraph.workspace import Workspace
-from evergraph.workspace.scoring import SliceScores, scored_decisions
-from evergraph.workspace.state import State
-from evergraph.workspace.words import counted
+from evergraph.workspace.change import counted
+from evergraph.workspace.scores import SliceScores
+from evergraph.workspace.store import ModelRecord
 
 __all__ = ["story_of_workspace"]
 
@@ -34,10 +33,10 @@ def story_of_workspace(folder: Path) -> Story:
     """Tell a workspace."""
     workspace = Workspace(folder)
     state, graph, slices = workspace.state, workspace.graph, workspace.scores()
-    status, described = workspace.status(), json.loads(workspace.store.read(state.model.learner))
-    times = [kept.time for kept in state.decisions] or [state.model.time]
+    status, described, models = workspace.status(), workspace.describe_model(), workspace.models()
+    times = [row["period"] for row in workspace.decisions().values()] or [state.model.time]
     facts = describe(graph, folder.resolve().name, first=min(times), past=True)
-    scored = [row for rows in scored_decisions(workspace.store, state, graph).values() for row in rows.values()]
+    scored = [row for rows in workspace.scored_decisions().values() for row in rows.values()]
     return Story(
         title=folder.resolve().name,
         kind="workspace",
@@ -50,13 +49,13 @@ def story_of_workspace(folder: Path) -> Story:
         ),
         notes=(f"Next: evergraph ws {status.next_command} {folder} ({status.next_why}).",),
         headlines=_headlines(slices, scored),
-        slices=_slices(state, slices),
+        slices=_slices(models, slices),
         transfer=Missing("It compares two lines of models; see the reports of runs."),
         graph=facts,
         history=state.settings.history,
-        **_of_decisions(state, described.get("detector") or {}, scored),
+        **_of_decisions(bool(slices), described.get("detector") or {}, scored),
         review=_review(workspace, status.to_review),
-        details=_details(state, described, facts),
+        details=_details(workspace, models, described, facts),
     )
 
 
@@ -91,15 +90,15 @@ def _share(name: str, hits: Sequence[bool], meaning: str) -> Headline:
     return Headline(name, share, half, "share", meaning)
 
 
-def _slices(state: State, slices: Sequence[SliceScores]) -> Slices | Missing:
+def _slices(models: Sequence[ModelRecord], slices: Sequence[SliceScores]) -> Slices | Missing:
     if not slices:
         return _NO_DECISIONS
-    rows = tuple(_slice(state, one) for one in slices)
+    rows = tuple(_slice(models, one) for one in slices)
     return Slices(rows, "Bands are 95 % intervals of a share of so many vertices (Wilson’s).")
 
 
-def _slice(state: State, one: SliceScores) -> Slice:
-    by_number = {record.number: record for record in state.models}
+def _slice(models: Sequence[ModelRecord], one: SliceScores) -> Slice:
+    by_number = {record.number: record for record in models}
     record = by_number[one.models[-1]]
     before = by_number.get(record.before)
     return Slice(
@@ -123,16 +122,16 @@ def _band(share: float | None, n: int) -> Band | None:
     return None if share is None else band_of_share(share, n)
 
 
-def _of_decisions(state: State, detector: Mapping[str, Any], scored: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _of_decisions(decided: bool, detector: Mapping[str, Any], scored: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The parts that are counted over decisions whose labels have come."""
     if not scored:
-        missing = _NO_LABELS if state.decisions else _NO_DECISIONS
+        missing = _NO_LABELS if decided else _NO_DECISIONS
         return dict.fromkeys(("confusion", "calibration", "threshold"), missing)
-    truth, best, decided = (np.array([row[name] for row in scored], object) for name in ("truth", "best", "class"))
+    truth, best, classes = (np.array([row[name] for row in scored], object) for name in ("truth", "best", "class"))
     unseen = np.array([not row["known"] for row in scored])
     probability, score = (np.array([row[name] for row in scored], float) for name in ("probability", "score"))
     return {
-        "confusion": confusion_of(truth, decided, unseen, "all decisions whose labels have come"),
+        "confusion": confusion_of(truth, classes, unseen, "all decisions whose labels have come"),
         "calibration": calibration_of(probability, best == truth),
         "threshold": threshold_of(detector, probability, score, unseen),
     }
@@ -158,8 +157,11 @@ def _review(workspace: Workspace, there: int) -> Review | Missing:
     return Review(found, f"{held}; these have the highest scores." if there > len(found) else f"{held}.")
 
 
-def _details(state: State, described: Mapping[str, Any], graph: GraphDescription) -> tuple[tuple[str, str], ...]:
+def _details(
+    workspace: Workspace, models: Sequence[ModelRecord], described: Mapping[str, Any], graph: GraphDescription
+) -> tuple[tuple[str, str], ...]:
     """Settings, the models so far, and the last commands."""
+    state = workspace.state
     found = {
         "graph": f"{graph.vertices:,} vertices, {graph.edges:,} edges, {len(graph.classes):,} classes",
         "times": f"{graph.times[0]} to {graph.times[-1]}, in {graph.time_steps}",
@@ -169,11 +171,11 @@ def _details(state: State, described: Mapping[str, Any], graph: GraphDescription
     found |= {name: "not set" if value is None else str(value) for name, value in flat(settings).items()}
     if state.retired:
         found["retired classes"] = ", ".join(state.retired)
-    for record in state.models:
+    for record in models:
         found[f"model {record.number}"] = (
             f"{record.restart}: {record.why}; {counted(len(record.classes), 'class', 'classes')} from "
             f"{counted(record.train_vertices, 'label')}"
         )
-    for entry in state.log[-_COMMANDS:]:
+    for entry in workspace.log()[-_COMMANDS:]:
         found[f"version {entry.version}, {entry.when}"] = f"{entry.command}: {entry.what}"
     return (*found.items(), ("told by", f"Evergraph {__version__}"))

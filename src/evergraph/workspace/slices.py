@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evergraph.datasets.tables import Columns, read_edges, read_vertices
 from evergraph.errors import InputError
@@ -15,10 +16,10 @@ from evergraph.graph import ids as id_columns
 from evergraph.graph.columns import EdgeColumns, VertexColumns, check_edges, check_vertices
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.features import SparseFeatures
-from evergraph.workspace.change import Change, Outcome
-from evergraph.workspace.keeping import keep_graph
-from evergraph.workspace.labelling import refuse_retired, rows_in
-from evergraph.workspace.words import counted
+from evergraph.graph.segments import base_segment, extend, slice_segment
+from evergraph.workspace.change import Change, Contents, Outcome, counted, put_segment, unlabelled
+from evergraph.workspace.labels import refuse_retired, rows_in
+from evergraph.workspace.store import read_classes
 
 __all__ = ["add", "remove"]
 
@@ -33,36 +34,69 @@ def add(
     columns: Columns | None = None,
 ) -> Outcome:
     """See `Workspace.add`."""
-    graph = change.graph
+    graph, state = change.graph, change.state
     new = _vertices(change, vertices, features, columns)
     if new is not None:
         _refuse_older(graph, new, vertices)
-        refuse_retired(change.state, new.class_names)
+        refuse_retired(state, new.class_names)
     last = graph.last_time if new is None else int(new.times[-1])
-    grown = graph.append_columns(
-        new, _from_now_on(graph, _edges(change, edges, columns), last), drop_dangling=drop_dangling
-    )
-    labels = 0 if new is None else int((new.codes >= 0).sum())
+    bare = None if new is None else replace(new, codes=np.full(len(new.times), -1, np.int32), class_names=())
+    came = _from_now_on(graph, _edges(change, edges, columns), last)
+    segment = slice_segment(graph, bare, came, drop_dangling=drop_dangling)
+    grown = extend(graph, segment)
     added, joined = len(grown) - len(graph), grown.n_edges - graph.n_edges
     if not added and not joined:
         raise InputError("there is nothing new in it", fix="give vertices or edges that are not there yet")
-    # None of the new vertices is older than an old one, so they come last.
-    since = np.concatenate([change.since, np.full(added, change.version)])
-    state = replace(change.state, graph=keep_graph(change.transaction, grown, since))
+    numbers, labels = np.arange(state.next_vertex, state.next_vertex + added), np.empty(0, np.int32)
+    labelled = 0
     if new is not None:
-        state = state.with_labels(new.times[new.codes >= 0].tolist())
+        labels = _labels(change, new)
+        labelled = int((labels >= 0).sum())
+        _note(change, new, numbers, labels)
+    name = put_segment(change.objects, segment, numbers, labels)
+    number = change.records.value("SELECT max(segment) FROM segments") + 1
+    change.records.insert("segments", [(number, name, change.version, None)])
+    # None of the new vertices is older than an old one, so they come last.
+    change.contents = Contents.of(
+        grown,
+        np.concatenate([change.contents.vertices, numbers]),
+        np.concatenate([change.contents.labels, labels]),
+        read_classes(change.records) if labelled else state.classes,
+    )
     parts = (
-        f"{counted(added, 'vertex', 'vertices')} ({labels:,} labelled) and {counted(joined, 'edge')}",
+        f"{counted(added, 'vertex', 'vertices')} ({labelled:,} labelled) and {counted(joined, 'edge')}",
         f"now up to {grown.axis.label(last)}",
     )
-    return change.commit(state, "add", *parts, vertices=added, labelled=labels, edges=joined)
+    change.state = replace(state, next_vertex=state.next_vertex + added)
+    return change.commit("add", *parts, vertices=added, labelled=labelled, edges=joined)
+
+
+def _labels(change: Change, new: VertexColumns) -> NDArray[np.int32]:
+    """Numbers of the classes of new vertices; -1 where there is no label."""
+    numbers = change.name_classes(new.class_names)
+    lookup = np.array([*(numbers[name] for name in new.class_names), -1], np.int32)
+    return lookup[new.codes]
+
+
+def _note(change: Change, new: VertexColumns, numbers: NDArray[np.int64], labels: NDArray[np.int32]) -> None:
+    """Records of new vertices: which wait for a label, and what was counted."""
+    records, times = change.records, new.times.tolist()
+    rows = []
+    for vertex, id, time, label in zip(numbers.tolist(), new.ids.tolist(), times, labels.tolist(), strict=True):
+        # Decisions on an earlier vertex of this id are not on this one, so it must be known even if it has a label.
+        if label < 0 or records.value("SELECT 1 FROM decisions WHERE id = ? LIMIT 1", str(id)):
+            rows.append((vertex, str(id), time, None if label < 0 else label, change.version, None))
+    records.insert("labels", rows)
+    given = [(time, label) for time, label in zip(times, labels.tolist(), strict=True) if label >= 0]
+    change.count_labels([], given)
+    change.count_fresh(time for time, _ in given)
 
 
 def remove(
     change: Change, vertices: Iterable[str | int] | str | Path, edges: Any, *, columns: Columns | None = None
 ) -> Outcome:
     """See `Workspace.remove`."""
-    columns, graph = columns or change.state.settings.columns, change.graph
+    columns, graph, before = columns or change.state.settings.columns, change.graph, change.contents
     rows = rows_in(graph, vertices, columns)
     ids = [id_columns.at(graph.ids, row) for row in rows]
     if isinstance(edges, (str, Path)):
@@ -72,10 +106,19 @@ def remove(
     gone, cut = len(graph) - len(left), graph.n_edges - left.n_edges
     if not gone and not cut:
         raise InputError("there is nothing to remove", fix="give ids of vertices, or edges")
-    since = np.delete(change.since, rows)
-    state = replace(change.state, graph=keep_graph(change.transaction, left, since))
+    records, version = change.records, change.version
+    for vertex in before.vertices[rows].tolist():
+        records.replace("labels", "vertex = ? AND until IS NULL", (vertex,), until=version)
+    labelled = rows[before.labels[rows] >= 0]
+    change.count_labels(zip(graph.times[labelled].tolist(), before.labels[labelled].tolist(), strict=True), [])
+    numbers, labels = np.delete(before.vertices, rows), np.delete(before.labels, rows)
+    # All that is left is written as one segment, so that what was removed is gone once older versions are.
+    name = put_segment(change.objects, base_segment(unlabelled(left)), numbers, labels)
+    records.replace("segments", "until IS NULL", (), until=version)
+    records.insert("segments", [(records.value("SELECT max(segment) FROM segments") + 1, name, version, None)])
+    change.contents = Contents(left, numbers, labels)
     what = f"{counted(gone, 'vertex', 'vertices')} and {counted(cut, 'edge')}"
-    return change.commit(state, "remove", what, vertices=gone, edges=cut)
+    return change.commit("remove", what, vertices=gone, edges=cut)
 
 
 def _vertices(change: Change, given: Any, features: Any, columns: Columns | None) -> VertexColumns | None:

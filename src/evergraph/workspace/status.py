@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
+from evergraph.storage.records import Records
+from evergraph.workspace.change import counted
+from evergraph.workspace.store import State
 
-from evergraph.graph import ids as id_columns
-from evergraph.graph.classes import UNSEEN
-from evergraph.graph.evolving import EvolvingGraph
-from evergraph.workspace.coming import coming_task
-from evergraph.workspace.scoring import standing
-from evergraph.workspace.state import State
-from evergraph.workspace.store import Store
-from evergraph.workspace.words import counted
-
-__all__ = ["Status", "status"]
+__all__ = ["Status", "fresh_since", "status"]
 
 
 @dataclass(frozen=True)
@@ -75,24 +69,21 @@ class Status:
         return asdict(self)
 
 
-def status(store: Store, state: State, graph: EvolvingGraph) -> Status:
+def status(records: Records, state: State) -> Status:
     """See `Workspace.status`."""
-    rows = np.flatnonzero(graph.codes < 0)
-    decided = standing(store, state, graph, np.unique(graph.times[rows]).tolist())
-    found = [decided.get(str(id_columns.at(graph.ids, row))) for row in rows]
-    undecided = sum(decision is None for decision in found)
-    doubtful = sum(decision is not None and decision["class"] == UNSEEN for decision in found)
-    fresh = state.fresh_since(coming_task(graph, state.settings.history).start)
-    waiting = 0 if _left_out(state) else fresh
+    undecided, doubtful = _waiting(records)
+    fresh = fresh_since(records, _start(records, state))
+    waiting = 0 if _left_out(records) else fresh
     command, why = _next(undecided, waiting, doubtful, stale=state.stale)
+    axis = state.settings.axis
     return Status(
         version=state.version,
-        kept=store.numbers[0],
-        vertices=len(graph),
-        edges=graph.n_edges,
-        labelled=int((graph.codes >= 0).sum()),
-        first_time=graph.axis.value(graph.first_time),
-        last_time=graph.axis.value(graph.last_time),
+        kept=int(records.value("SELECT min(version) FROM states")),
+        vertices=state.vertices,
+        edges=state.edges,
+        labelled=int(records.value("SELECT sum(vertices) FROM supports WHERE until IS NULL") or 0),
+        first_time=axis.value(state.first_time),
+        last_time=axis.value(state.last_time),
         classes=len(state.model.classes),
         retired=state.retired,
         model=state.model.number,
@@ -108,12 +99,38 @@ def status(store: Store, state: State, graph: EvolvingGraph) -> Status:
     )
 
 
-def _left_out(state: State) -> bool:
+def _waiting(records: Records) -> tuple[int, int]:
+    """How many vertices without a label were never decided, and how many look unseen by their last decision."""
+    sql = (
+        "SELECT count(*), count(decisions.vertex), count(decisions.vertex) - count(decisions.decided) FROM labels "
+        "LEFT JOIN decisions ON decisions.vertex = labels.vertex AND decisions.version = "
+        "(SELECT max(version) FROM decisions AS other WHERE other.vertex = labels.vertex) "
+        "WHERE label IS NULL AND until IS NULL"
+    )
+    (vertices, decided, unseen), *_ = records.query(sql)
+    return vertices - decided, unseen
+
+
+def _start(records: Records, state: State) -> int:
+    """The first time that the next model learns from; see `next_task`."""
+    if state.settings.history is None:
+        return state.first_time
+    some = records.value("SELECT sum(vertices) FROM supports WHERE until IS NULL AND time = ?", state.last_time)
+    waiting = "SELECT 1 FROM labels WHERE until IS NULL AND label IS NULL AND time = ?"
+    longer = some and records.value(waiting, state.last_time) is not None
+    return state.last_time + bool(some) - state.settings.history - bool(longer)
+
+
+def fresh_since(records: Records, time: int) -> int:
+    """How many labels of vertices from a time on have come since the model was trained."""
+    return int(records.value("SELECT sum(labels) FROM fresh WHERE until IS NULL AND time >= ?", time) or 0)
+
+
+def _left_out(records: Records) -> bool:
     """Whether the last update found that the labels that have come would teach nothing."""
-    for entry in reversed(state.log):
-        if entry.command in ("update", "label", "add", "classes create", "classes merge", "classes retire", "rollback"):
-            return entry.command == "update"
-    return False
+    commands = ["update", "label", "add", "classes create", "classes merge", "classes retire", "rollback"]
+    last = "command IN (SELECT value FROM json_each(?)) ORDER BY version DESC LIMIT 1"
+    return any(row.command == "update" for row in records.select("versions", last, json.dumps(commands)))
 
 
 def _next(undecided: int, fresh: int, doubtful: int, *, stale: bool) -> tuple[str, str]:

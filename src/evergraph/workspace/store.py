@@ -1,76 +1,488 @@
-"""What a workspace keeps on disk: immutable objects, numbered versions that name them, and one commit point.
+"""The files of a workspace: records in SQLite, immutable objects beside them, and one commit point.
 
 ::
 
     WS/
-      workspace.json          format, and which version is in force: replacing it is the commit
-      versions/000012.json    all that makes up a version; sealed, written once
-      objects/4f2a….npy       arrays, tensors and tables by the hash of their contents; written once
+      workspace.db       versions, classes, labels, decisions, models: one transaction a command
+      objects/4f2a….segment, ….model   what a slice added to the graph, and trained models, by the hash of the contents
+      .lock              held by the one writer
 
-A command writes its new objects and its version, has the disk confirm them, and then replaces ``workspace.json`` by an
-atomic rename. Killed before that, it has changed nothing, and what it left is swept away by the next command; killed
-after it, it is done. Versions share the objects that are the same, so keeping older ones costs little.
+A command writes its objects, has the disk confirm them, and commits one transaction. Killed before that, it has changed
+nothing; killed after it, it is done. No command rewrites what came before it: a row is in force from one version
+(``since``) until another (``until``), so an earlier version is there as long as its rows are.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import io
 import json
-import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from evergraph.datasets.tables import Columns
 from evergraph.errors import DamagedWorkspaceError, EvergraphError, InputError
-from evergraph.storage.checksummed import InvalidJsonError, dump_json, load_json
-from evergraph.storage.files import LOCK, locked, sync_folder, write_atomic, write_synced
+from evergraph.graph.times import TimeAxis
+from evergraph.storage.checksummed import InvalidJsonError, converted
+from evergraph.storage.files import LOCK, locked, refuse_link, sync_folder
+from evergraph.storage.objects import Objects
+from evergraph.storage.records import Database, Records, Row, Schema
 
-__all__ = ["MANIFEST", "Store", "Transaction", "is_workspace", "objects_in"]
+__all__ = ["Classes", "Entry", "ModelRecord", "Settings", "State", "Store", "is_workspace", "read_state"]
 
-FORMAT = "evergraph workspace"
-FORMAT_VERSION = 1
-MANIFEST = "workspace.json"
-VERSIONS = "versions"
-OBJECTS = "objects"
+DATABASE, OBJECTS = "workspace.db", "objects"
+FORMAT_1 = "workspace.json"  # of version 0.1; see `convert`
 
-_OBJECT = re.compile(r"[0-9a-f]{32}\.[a-z]+")
+SCHEMA = Schema(
+    """
+CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL, checksum INTEGER NOT NULL) STRICT;
 
-Content = dict[str, Any]
+-- The log: one row a version, for good.
+CREATE TABLE versions (version INTEGER PRIMARY KEY, made TEXT NOT NULL, command TEXT NOT NULL, what TEXT NOT NULL,
+    checksum INTEGER NOT NULL) STRICT;
+
+CREATE TABLE models (model INTEGER PRIMARY KEY, time INTEGER NOT NULL, restart TEXT NOT NULL, why TEXT NOT NULL,
+    labels INTEGER NOT NULL, classes TEXT NOT NULL, seconds REAL NOT NULL,
+    version INTEGER NOT NULL REFERENCES versions, previous INTEGER NOT NULL, checksum INTEGER NOT NULL) STRICT;
+
+-- The versions that can be returned to: the model in force, its objects, and the graph in numbers.
+CREATE TABLE states (version INTEGER PRIMARY KEY REFERENCES versions, model INTEGER NOT NULL REFERENCES models,
+    learner TEXT NOT NULL, tensors TEXT NOT NULL, stale INTEGER NOT NULL, vertices INTEGER NOT NULL,
+    edges INTEGER NOT NULL, first_time INTEGER NOT NULL, last_time INTEGER NOT NULL, next_vertex INTEGER NOT NULL,
+    checksum INTEGER NOT NULL) STRICT;
+
+-- From here on rows are in force from a version until another one; NULL is until now.
+CREATE TABLE segments (segment INTEGER NOT NULL, object TEXT NOT NULL, since INTEGER NOT NULL, until INTEGER,
+    checksum INTEGER NOT NULL, PRIMARY KEY (segment, since)) STRICT;
+CREATE INDEX segments_object ON segments (object);
+
+CREATE TABLE classes (number INTEGER NOT NULL, name TEXT NOT NULL, position INTEGER NOT NULL, merged INTEGER,
+    retired INTEGER, since INTEGER NOT NULL, until INTEGER, checksum INTEGER NOT NULL,
+    PRIMARY KEY (number, since)) STRICT;
+
+-- Vertices that came without a label (a label of NULL), and labels that came after the vertex. Those that came with it
+-- are in the segment.
+CREATE TABLE labels (vertex INTEGER NOT NULL, id TEXT NOT NULL, time INTEGER NOT NULL, label INTEGER,
+    since INTEGER NOT NULL, until INTEGER, checksum INTEGER NOT NULL, PRIMARY KEY (vertex, since)) STRICT;
+CREATE INDEX labels_id ON labels (id) WHERE until IS NULL;
+CREATE INDEX labels_open ON labels (vertex) WHERE until IS NULL AND label IS NULL;
+
+-- How many vertices of a time have a label.
+CREATE TABLE supports (time INTEGER NOT NULL, label INTEGER NOT NULL, vertices INTEGER NOT NULL,
+    since INTEGER NOT NULL, until INTEGER, checksum INTEGER NOT NULL, PRIMARY KEY (time, label, since)) STRICT;
+
+-- Labels that have come since the model was trained.
+CREATE TABLE fresh (time INTEGER NOT NULL, labels INTEGER NOT NULL, since INTEGER NOT NULL, until INTEGER,
+    checksum INTEGER NOT NULL, PRIMARY KEY (time, since)) STRICT;
+
+-- Decisions and the labels that came for them, for good. A decision of NULL is that the class is unseen.
+CREATE TABLE decisions (vertex INTEGER NOT NULL, version INTEGER NOT NULL REFERENCES versions, id TEXT NOT NULL,
+    time INTEGER NOT NULL, decided INTEGER, best INTEGER NOT NULL, score REAL NOT NULL, probability REAL NOT NULL,
+    model INTEGER NOT NULL REFERENCES models, nearest TEXT NOT NULL, neighbours TEXT NOT NULL,
+    checksum INTEGER NOT NULL, PRIMARY KEY (vertex, version)) STRICT;
+CREATE INDEX decisions_id ON decisions (id);
+CREATE INDEX decisions_time ON decisions (time, version);
+CREATE TABLE outcomes (vertex INTEGER NOT NULL, version INTEGER NOT NULL REFERENCES versions, truth INTEGER NOT NULL,
+    latency INTEGER NOT NULL, checksum INTEGER NOT NULL, PRIMARY KEY (vertex, version)) STRICT;
+
+-- Objects that no row names any more, to be removed.
+CREATE TABLE garbage (object TEXT PRIMARY KEY, checksum INTEGER NOT NULL) STRICT;
+"""
+    + "\n".join(
+        f"CREATE INDEX {table}_until ON {table} (until) WHERE until IS NOT NULL;"
+        f"CREATE INDEX {table}_since ON {table} (since);"
+        for table in ("segments", "classes", "labels", "supports", "fresh")
+    ),
+    application=0x45564752,  # EVGR
+    version=2,
+)
+VERSIONED = ("segments", "classes", "labels", "supports", "fresh")
+"""The tables whose rows are in force from a version until another."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What was chosen when the workspace was made.
+
+    Parameters
+    ----------
+    history
+        Number of times before a slice that are seen; None for all.
+    history_why
+        How it was chosen, in words.
+    columns
+        What the columns of tables are called.
+    keep
+        How many versions are kept.
+    axis
+        The time axis of the graph.
+    """
+
+    history: int | None
+    history_why: str
+    columns: Columns = field(default_factory=Columns)
+    keep: int = 10
+    axis: TimeAxis = field(default_factory=lambda: TimeAxis("integer", 1))
+
+
+@dataclass(frozen=True)
+class ModelRecord:
+    """A model that was in force.
+
+    Parameters
+    ----------
+    number
+        Counted from 1.
+    time
+        The time it was trained for, as the axis counts: it has learnt from labels of earlier times only.
+    restart
+        What it started from: ``"cold"`` or ``"warm"``.
+    why
+        Why so, in words.
+    train_vertices
+        Number of labels it has learnt from.
+    classes
+        Names of the classes it knows.
+    seconds
+        That training took.
+    version
+        In which it was made.
+    before
+        Number of the model that it followed; 0 for the first.
+    """
+
+    number: int
+    time: int
+    restart: str
+    why: str
+    train_vertices: int
+    classes: tuple[str, ...]
+    seconds: float
+    version: int
+    before: int
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of the log: one command that changed something.
+
+    Parameters
+    ----------
+    version
+        What it made.
+    when
+        In coordinated universal time, to the second.
+    command, what
+        Its name, and what came of it, in words.
+    """
+
+    version: int
+    when: str
+    command: str
+    what: str
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The classes in one version; each has a number for good, whatever its name is.
+
+    Parameters
+    ----------
+    rows
+        Of the table ``classes``, by number.
+    gone
+        Names of classes that are not in force.
+    """
+
+    rows: dict[int, Row]
+    gone: dict[int, str]
+
+    @cached_property
+    def alive(self) -> list[Row]:
+        """Those that are part of no other one, in the order in which they became known."""
+        return sorted((row for row in self.rows.values() if row.merged is None), key=lambda row: row.position)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Their names."""
+        return tuple(row.name for row in self.alive)
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """Their numbers by name."""
+        return {row.name: row.number for row in self.alive}
+
+    @cached_property
+    def retired(self) -> tuple[str, ...]:
+        """Those that are not to be decided for any more, in the order in which they were retired."""
+        found = [row for row in self.alive if row.retired is not None]
+        return tuple(row.name for row in sorted(found, key=lambda row: row.retired))
+
+    def resolve(self, number: int) -> int:
+        """The class that one is part of: itself unless it was merged."""
+        row = self.rows.get(number)
+        return number if row is None or row.merged is None else self.resolve(row.merged)
+
+    def name(self, number: int) -> str:
+        """What a class is called."""
+        number = self.resolve(number)
+        return self.rows[number].name if number in self.rows else self.gone[number]
+
+
+@dataclass(frozen=True)
+class State:
+    """A version in a few values.
+
+    Parameters
+    ----------
+    version
+        Its number.
+    settings
+        What was chosen when the workspace was made.
+    model
+        The model in force.
+    learner, tensors
+        Objects that hold it.
+    stale
+        Whether the model is behind for another reason than fresh labels: classes were changed, or it is an older one.
+    fresh_labels
+        How many labels have come since the model was trained.
+    vertices, edges, first_time, last_time
+        Of the graph.
+    next_vertex
+        The number that the next new vertex gets; no number is given twice.
+    classes
+        All classes.
+    """
+
+    version: int
+    settings: Settings
+    model: ModelRecord
+    learner: str
+    tensors: str
+    stale: bool
+    fresh_labels: int
+    vertices: int
+    edges: int
+    first_time: int
+    last_time: int
+    next_vertex: int
+    classes: Classes
+
+    @property
+    def retired(self) -> tuple[str, ...]:
+        """Classes that are not to be decided for any more."""
+        return self.classes.retired
+
+
+def in_force(version: int | None) -> str:
+    """The condition for rows that are in force in a version, or now."""
+    return "until IS NULL" if version is None else f"since <= {version} AND (until IS NULL OR until > {version})"
+
+
+def head_of(records: Records) -> int:
+    """Number of the version in force."""
+    return int(records.value("SELECT max(version) FROM versions") or 0)
+
+
+def read_state(records: Records, version: int | None = None) -> State:
+    """The state of a version, or of that in force; an `InputError` where it is not kept."""
+    head = head_of(records)
+    row = records.one("states", "version = ?", head if version is None else version)
+    if row is None:
+        kept = [number for (number,) in records.query("SELECT version FROM states ORDER BY version")]
+        fix = f"choose from {kept[0]} to {kept[-1]}" if kept else "restore the folder from a backup"
+        raise InputError(f"there is no version {version}, or not any more", fix=fix)
+    classes = read_classes(records, None if row.version == head else row.version)
+    where = in_force(None if row.version == head else row.version)
+    return State(
+        version=row.version,
+        settings=read_settings(records),
+        model=model_record(records.select("models", "model = ?", row.model)[0], classes),
+        learner=row.learner,
+        tensors=row.tensors,
+        stale=bool(row.stale),
+        fresh_labels=sum(row.labels for row in records.select("fresh", where)),
+        vertices=row.vertices,
+        edges=row.edges,
+        first_time=row.first_time,
+        last_time=row.last_time,
+        next_vertex=row.next_vertex,
+        classes=classes,
+    )
+
+
+def read_classes(records: Records, version: int | None = None) -> Classes:
+    """The classes of a version, or of that in force."""
+    rows = {row.number: row for row in records.select("classes", in_force(version))}
+    gone = {row.number: row.name for row in records.select("classes", "TRUE ORDER BY since") if row.number not in rows}
+    return Classes(rows, gone)
+
+
+def read_settings(records: Records) -> Settings:
+    """What was chosen when the workspace was made."""
+    return converted({row.name: json.loads(row.value) for row in records.select("settings")}, Settings)
+
+
+def write_settings(records: Records, settings: Settings) -> None:
+    """Write what was chosen."""
+    records.insert("settings", ((name, json.dumps(value)) for name, value in asdict(settings).items()))
+
+
+def model_record(row: Row, classes: Classes) -> ModelRecord:
+    """A model as a row tells it, its classes by the names that they have."""
+    names = tuple(dict.fromkeys(classes.name(number) for number in json.loads(row.classes)))
+    return ModelRecord(
+        row.model, row.time, row.restart, row.why, row.labels, names, row.seconds, row.version, row.previous
+    )
+
+
+def return_to(records: Records, to: int, version: int) -> None:
+    """Have all rows of an earlier version in force again, from a new version on."""
+    for table in VERSIONED:
+        records.replace(table, "until IS NULL AND since > ?", [to], until=version)
+        back = records.select(table, "until IS NOT NULL AND until > ? AND since <= ?", to, to)
+        records.insert(table, (row._replace(since=version, until=None) for row in back))
+
+
+def drop_versions(records: Records, oldest: int) -> None:
+    """Forget how to return to versions before one; objects that no row names any more are noted to be removed."""
+    dropped = records.select("states", "version < ?", oldest)
+    freed = {name for row in dropped for name in (row.learner, row.tensors)}
+    records.delete("states", "version < ?", oldest)
+    for table in VERSIONED:
+        if table == "segments":
+            freed |= {row.object for row in records.select(table, "until <= ?", oldest)}
+        if table != "classes":  # whose names are needed for earlier decisions
+            records.delete(table, "until <= ?", oldest)
+    records.insert("garbage", ((name,) for name in sorted(freed) if not is_needed(records, name)))
+
+
+def is_needed(records: Records, name: str) -> bool:
+    """Whether a row names an object."""
+    sql = (
+        "SELECT EXISTS (SELECT 1 FROM segments WHERE object = ?1) "
+        "OR EXISTS (SELECT 1 FROM states WHERE learner = ?1 OR tensors = ?1)"
+    )
+    return bool(records.value(sql, name))
+
+
+def needed_objects(records: Records) -> set[str]:
+    """The names of all objects that rows name."""
+    sql = "SELECT object FROM segments UNION SELECT learner FROM states UNION SELECT tensors FROM states"
+    return {name for (name,) in records.query(sql)}
 
 
 def is_workspace(folder: Path) -> bool:
     """Whether a folder holds a workspace."""
-    return (folder / MANIFEST).exists()
+    return (folder / DATABASE).exists() or (folder / FORMAT_1).exists()
 
 
 class Store:
-    """The files of a workspace; it knows nothing of what is in them.
+    """The files of a workspace.
 
-    Examples
-    --------
-    >>> import tempfile
-    >>> folder = Path(tempfile.mkdtemp()) / "ws"
-    >>> with Store.new(folder) as change:
-    ...     number = change.commit({"greeting": change.put(b"hello", "txt")})
-    >>> store = Store(folder)
-    >>> number, store.head, store.read(store.version()["greeting"])
-    (1, 1, b'hello')
+    Parameters
+    ----------
+    folder
+        Where they are; `new` makes one.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        _ = self.head  # which looks at whether there is one
+        self.database = Database(folder / DATABASE, SCHEMA, damaged, newer)
+        self.objects = Objects(folder / OBJECTS, damaged)
+        if not folder.is_dir():
+            raise InputError("there is no such workspace", file=folder, fix="make one with: evergraph ws init")
+        if not is_workspace(folder):
+            raise InputError(
+                "this folder holds no workspace, or making it was interrupted",
+                file=folder,
+                fix="make one with: evergraph ws init",
+            )
+        if (folder / FORMAT_1).exists():
+            from evergraph.workspace.convert import convert
+
+            with _disk_errors(folder):
+                convert(folder)
+        _ = self.head  # which looks at whether it is one
+
+    @property
+    def head(self) -> int:
+        """Number of the version in force."""
+        with self.read() as records:
+            return head_of(records)
+
+    @property
+    def numbers(self) -> list[int]:
+        """Numbers of the versions that are kept, the one in force last."""
+        with self.read() as records:
+            return [number for (number,) in records.query("SELECT version FROM states ORDER BY version")]
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[Records]:
+        """All records, as they are now."""
+        try:
+            with self.database.read() as records:
+                yield records
+        except InvalidJsonError as error:
+            raise damaged(self.database.path, str(error)) from error
+        except OSError as error:
+            if isinstance(error, EvergraphError):
+                raise
+            raise damaged(self.database.path, f"it cannot be read ({error.strerror or error})") from error
+
+    @contextlib.contextmanager
+    def write(self, wait: float = 0) -> Iterator[Records]:
+        """Hold the workspace to change it in one transaction; no other process can meanwhile.
+
+        Parameters
+        ----------
+        wait
+            Seconds to wait for another writer.
+        """
+        with _disk_errors(self.folder), locked(self.folder, "workspace", wait):
+            refuse_link(self.objects.folder)
+            before, made = self.head, 0
+            try:
+                with self.database.write() as records:
+                    self.objects.settle(lambda name: is_needed(records, name))
+                    self.objects.remove(row.object for row in records.select("garbage"))
+                    yield records
+                    made = head_of(records)
+            except OSError as error:
+                if isinstance(error, EvergraphError) or not made or made == before:
+                    raise
+                raise self._in_the_end(made, error) from error
+            if made != before:
+                self._tidy()
+
+    def commit(self, records: Records, version: int, keep: int) -> None:
+        """Have the disk confirm the objects of a version, and forget versions that are too old."""
+        records.delete("garbage", "TRUE")
+        drop_versions(records, version - keep + 1)
+        self.objects.sync()
+
+    def _tidy(self) -> None:
+        """Remove objects that are not needed any more; what fails now goes with the next command."""
+        with contextlib.suppress(OSError, EvergraphError), self.read() as records:
+            self.objects.settle(lambda name: is_needed(records, name))
+            self.objects.remove(row.object for row in records.select("garbage"))
+
+    def _in_the_end(self, number: int, error: OSError) -> Exception:
+        """What came of a commit that the disk failed at."""
+        told = "the disk failed in the very moment of the change; 'evergraph ws log' tells whether it was made"
+        with contextlib.suppress(OSError, EvergraphError):
+            if self.head != number:
+                return error
+            told = "it is done, but the disk did not confirm it; look at 'evergraph ws log' after the next start"
+        return EvergraphError(f"{self.folder}: {told} ({error.strerror or error}).")
 
     @classmethod
     @contextlib.contextmanager
-    def new(cls, folder: Path) -> Iterator[Transaction]:
-        """Make a workspace; there is one once the transaction is committed, and else nothing."""
+    def new(cls, folder: Path) -> Iterator[tuple[Records, Objects]]:
+        """Make a workspace: there is one when this ends without an error, and else nothing."""
         if folder.exists() and not folder.is_dir():
             raise InputError("this is a file, not a folder", file=folder, fix="choose another folder")
         made = not folder.exists()
@@ -78,220 +490,47 @@ class Store:
             folder.mkdir(parents=True, exist_ok=True)
             try:
                 with locked(folder, "workspace"):
-                    yield from _new(folder, made=made)
+                    yield from cls._new(folder, made=made)
             except OSError:
                 if made:
                     with contextlib.suppress(OSError):
                         folder.rmdir()  # which it refuses if there is anything inside
                 raise
 
-    @property
-    def head(self) -> int:
-        """Number of the version in force."""
-        path = self.folder / MANIFEST
-        if not self.folder.is_dir():
-            raise InputError("there is no such workspace", file=self.folder, fix="make one with: evergraph ws init")
+    @classmethod
+    def _new(cls, folder: Path, *, made: bool) -> Iterator[tuple[Records, Objects]]:
         try:
-            manifest = json.loads(path.read_bytes())
-            known, version = manifest["format"] == FORMAT, manifest["format_version"]
-            number = manifest["version"]
-        except FileNotFoundError:
-            raise InputError(
-                "this folder holds no workspace, or making it was interrupted",
-                file=self.folder,
-                fix="make one with: evergraph ws init",
-            ) from None
-        except (ValueError, LookupError, TypeError, OSError, RecursionError) as error:
-            raise _damaged(path, f"it cannot be read ({error})") from error
-        if known and isinstance(version, int) and version > FORMAT_VERSION:
-            raise _newer(path, f"the workspace has format version {version}, newer than {FORMAT_VERSION}")
-        if not known or not isinstance(number, int) or isinstance(number, bool) or number < 1:
-            raise _damaged(path, "this is not the file of an Evergraph workspace")
-        return number
-
-    def version(self, number: int | None = None) -> Content:
-        """What a version consists of; that in force unless a number is given."""
-        head = self.head
-        if number is not None and number > head:  # a command that was killed may have left one that never was in force
-            raise self._missing(number)
-        path = _version_path(self.folder, head if number is None else number)
-        try:
-            return load_json(path.read_bytes(), FORMAT, FORMAT_VERSION)["content"]
-        except FileNotFoundError:
-            if number is not None:
-                raise self._missing(number) from None
-            if self.head != head:  # commands of other processes have come in between, and swept it away
-                return self.version()
-            raise _damaged(path, "the version in force is missing") from None
-        except OSError as error:
-            raise _damaged(path, f"it cannot be read ({error})") from error
-        except InvalidJsonError as error:
-            raise (_newer if error.newer else _damaged)(path, str(error)) from error
-
-    @property
-    def numbers(self) -> list[int]:
-        """Numbers of the versions that are kept, the one in force last."""
-        return [number for number in _numbers(self.folder) if number <= self.head]
-
-    def _missing(self, number: int) -> InputError:
-        kept = self.numbers
-        fix = f"choose from {kept[0]} to {kept[-1]}" if kept else "restore the folder from a backup"
-        return InputError(f"there is no version {number}, or not any more", fix=fix)
-
-    def read(self, name: str) -> bytes:
-        """The bytes of an object, compared with its hash."""
-        path = self._path(name)
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise _damaged(path, f"it cannot be read ({error.strerror or error})") from error
-        if _name(data, path.suffix[1:]) != name:
-            raise _damaged(path, "the contents are not those that were saved")
-        return data
-
-    def array(self, name: str, size: int) -> NDArray[Any]:
-        """An array as a memory map; its size is looked at, not its contents."""
-        path = self._path(name)
-        try:
-            if path.stat().st_size != size:
-                raise _damaged(path, f"it has {path.stat().st_size:,} bytes, not those that were saved")
-            return np.load(path, mmap_mode="r", allow_pickle=False).view(np.ndarray)
-        except DamagedWorkspaceError:
-            raise
-        except OSError as error:
-            raise _damaged(path, f"it cannot be read ({error.strerror or error})") from error
-        except ValueError as error:
-            raise _damaged(path, f"this is no array ({error})") from error
-
-    def _path(self, name: str) -> Path:
-        if not _OBJECT.fullmatch(name):
-            raise _damaged(self.folder / VERSIONS, f"{name!r} is no name of an object")
-        return self.folder / OBJECTS / name
-
-    @contextlib.contextmanager
-    def change(self, keep: int = 10) -> Iterator[Transaction]:
-        """Hold the workspace to change it; no other process can meanwhile. What is not committed did not happen."""
-        with _disk_errors(self.folder), locked(self.folder, "workspace"):
-            yield from _transaction(self.folder, self.head, keep)
-
-
-class Transaction:
-    """New objects, and the version that names them."""
-
-    def __init__(self, folder: Path, base: int) -> None:
-        self.folder, self.base = folder, base
-
-    def put(self, data: bytes, kind: str) -> str:
-        """Keep bytes as an object of a kind, which is its suffix; returns its name."""
-        name = _name(data, kind)
-        path = self.folder / OBJECTS / name
-        if not path.exists():  # else it is there, whole and confirmed: it got its name after that
-            staged = path.with_name(f"{name}.new")
-            write_synced(staged, data)
-            staged.replace(path)
-        return name
-
-    def put_array(self, array: NDArray[Any]) -> tuple[str, int]:
-        """Keep an array; returns the object's name and its size in bytes."""
-        buffer = io.BytesIO()
-        np.lib.format.write_array(buffer, np.ascontiguousarray(array), allow_pickle=False)
-        return self.put(buffer.getvalue(), "npy"), buffer.tell()
-
-    def commit(self, content: Mapping[str, Any]) -> int:
-        """Make this the version in force; returns its number."""
-        number = self.base + 1
-        path = _version_path(self.folder, number)
-        sealed = dump_json({"format": FORMAT, "format_version": FORMAT_VERSION, "content": content})
-        write_synced(path, sealed)
-        for folder in (self.folder / OBJECTS, self.folder / VERSIONS, self.folder):
+            if is_workspace(folder):
+                raise InputError("there is a workspace already", file=folder, fix="choose another folder")
+            others = {entry.name for entry in folder.iterdir()} - {LOCK, OBJECTS}
+            if any(not name.startswith(f"{DATABASE}.new") for name in others):
+                raise InputError("the folder holds something else", file=folder, fix="choose an empty or a new folder")
+            refuse_link(folder / OBJECTS)
+            objects = Objects(folder / OBJECTS, damaged)
+            objects.settle(lambda _: False)
+            sync_folder(folder.parent)
+            with Database(folder / DATABASE, SCHEMA, damaged, newer).create() as records:
+                yield records, objects
+                objects.sync()
+                sync_folder(folder)
             sync_folder(folder)
-        manifest = {"format": FORMAT, "format_version": FORMAT_VERSION, "version": number}
-        try:
-            write_atomic(self.folder / MANIFEST, json.dumps(manifest).encode())  # the commit point
-        except OSError as error:
-            told = _in_the_end(self.folder, number)
-            if told is None:
-                raise
-            raise EvergraphError(f"{self.folder}: {told} ({error.strerror or error}).") from error
-        return number
+            with contextlib.suppress(OSError):
+                objects.settle(lambda _: True)
+        finally:
+            # Only who holds the lock may clean up: without it, this may be another process's unfinished work.
+            if made and not is_workspace(folder):
+                shutil.rmtree(folder, ignore_errors=True)
 
-
-def _in_the_end(folder: Path, number: int) -> str | None:
-    """What came of a commit that the disk failed at; None where nothing did."""
-    try:
-        if not is_workspace(folder) or Store(folder).head != number:
-            return None
-    except (OSError, EvergraphError):
-        return "the disk failed in the very moment of the change; 'evergraph ws log' tells whether it was made"
-    return "it is done, but the disk did not confirm it; look at 'evergraph ws log' after the machine's next start"
-
-
-def _new(folder: Path, *, made: bool) -> Iterator[Transaction]:
-    """The transaction that makes a workspace, in a folder that is held."""
-    try:
-        if is_workspace(folder):
-            raise InputError("there is a workspace already", file=folder, fix="choose another folder")
-        if {entry.name for entry in folder.iterdir()} - {LOCK, VERSIONS, OBJECTS, f"{MANIFEST}.new"}:
-            raise InputError("the folder holds something else", file=folder, fix="choose an empty or a new folder")
-        sync_folder(folder.parent)
-        yield from _transaction(folder, 0)
-    finally:
-        # Only who holds the lock may clean up: without it, this may be another process's unfinished work.
-        if made and not is_workspace(folder):
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _transaction(folder: Path, base: int, keep: int = 10) -> Iterator[Transaction]:
-    for name in (OBJECTS, VERSIONS):
-        (folder / name).mkdir(exist_ok=True)
-    try:
-        yield Transaction(folder, base)
-    finally:  # done or not: what is left over now goes with the next command
-        with contextlib.suppress(OSError, EvergraphError):
-            sweep(folder, keep)
-
-
-def sweep(folder: Path, keep: int) -> None:
-    """Remove versions older than the last few, and objects that no kept version names; for who holds the lock.
-
-    Which version is in force is read anew: a command that was interrupted cannot know whether it was committed.
-    """
-    store, numbers = Store(folder), _numbers(folder)
-    head = store.head
-    kept = [number for number in numbers if head - keep < number <= head]
-    named = {name for number in kept for name in objects_in(store.version(number))}
-    for number in set(numbers) - set(kept):
-        _version_path(folder, number).unlink(missing_ok=True)
-    for path in (folder / OBJECTS).iterdir():
-        # What has another name than ours, someone else has put there.
-        if path.name not in named and _OBJECT.fullmatch(path.name.removesuffix(".new")):
-            path.unlink(missing_ok=True)
-
-
-def objects_in(content: Any) -> Iterator[str]:
-    """All names of objects that stand anywhere in a version."""
-    if isinstance(content, str):
-        if _OBJECT.fullmatch(content):
-            yield content
-    elif isinstance(content, Mapping):
-        for value in content.values():
-            yield from objects_in(value)
-    elif isinstance(content, (list, tuple)):
-        for value in content:
-            yield from objects_in(value)
-
-
-def _numbers(folder: Path) -> list[int]:
-    names = [path.name for path in (folder / VERSIONS).iterdir()]
-    return sorted(int(name[:-5]) for name in names if re.fullmatch(r"[0-9]{6,}\.json", name))
-
-
-def _version_path(folder: Path, number: int) -> Path:
-    return folder / VERSIONS / f"{number:06d}.json"
-
-
-def _name(data: bytes, kind: str) -> str:
-    return f"{hashlib.sha256(data).hexdigest()[:32]}.{kind}"
+    def verify(self) -> dict[str, int]:
+        """Read everything and compare it with its checksums; returns how much was read."""
+        while True:
+            with self.read() as records:
+                head, rows, needed = head_of(records), records.verify(), needed_objects(records)
+            try:
+                return {"rows": rows, "objects": len(needed), "bytes": self.objects.verify(needed)}
+            except DamagedWorkspaceError:
+                if self.head == head:  # else another process may have removed it
+                    raise
 
 
 @contextlib.contextmanager
@@ -307,9 +546,9 @@ def _disk_errors(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _damaged(path: Path, problem: str) -> DamagedWorkspaceError:
+def damaged(path: Path, problem: str) -> DamagedWorkspaceError:
     return DamagedWorkspaceError(problem, file=path, fix="restore the folder from a backup")
 
 
-def _newer(path: Path, problem: str) -> DamagedWorkspaceError:
+def newer(path: Path, problem: str) -> DamagedWorkspaceError:
     return DamagedWorkspaceError(problem, file=path, fix="update Evergraph")

@@ -8,35 +8,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-import numpy as np
-
 from evergraph.datasets.tables import Columns
-from evergraph.detect import GDOC, Detector
 from evergraph.errors import DamagedWorkspaceError, InputError
-from evergraph.graph.evolving import EvolvingGraph
-from evergraph.graph.features import WordCounts
-from evergraph.graph.window import TextMode
-from evergraph.learning.learner import LifelongLearner
-from evergraph.learning.task import History, check_history, history_sizes
-from evergraph.learning.training import OnStep
-from evergraph.nn import GraphSAGE
-from evergraph.nn.base import Model
-from evergraph.workspace import labelling, naming, predicting, slices, updating, versions
-from evergraph.workspace.backtest import Choice
-from evergraph.workspace.change import Change, Outcome
-from evergraph.workspace.coming import coming_task
-from evergraph.workspace.grouping import ReviewGroup
-from evergraph.workspace.keeping import keep_graph, kept_graph, kept_learner
-from evergraph.workspace.naming import ClassRow
-from evergraph.workspace.reviewing import ReviewRow, review, review_groups
-from evergraph.workspace.scoring import SliceScores, prequential
-from evergraph.workspace.state import Entry, Settings, State
-from evergraph.workspace.status import Status, status
-from evergraph.workspace.store import Store
-from evergraph.workspace.words import counted
+from evergraph.storage.records import Records
+from evergraph.workspace.change import Change, Contents, Outcome
+from evergraph.workspace.store import Entry, ModelRecord, Settings, State, Store, read_state
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from evergraph.detect import Detector
+    from evergraph.graph.evolving import EvolvingGraph
+    from evergraph.graph.window import TextMode
+    from evergraph.learning.learner import LifelongLearner
+    from evergraph.learning.task import History
+    from evergraph.learning.training import OnStep
+    from evergraph.nn.base import Model
+    from evergraph.workspace.classes import ClassRow
+    from evergraph.workspace.decisions import Flagged, ReviewRow
+    from evergraph.workspace.groups import ReviewGroup
+    from evergraph.workspace.scores import SliceScores
+    from evergraph.workspace.status import Status
 
 __all__ = ["Workspace"]
 
@@ -55,6 +47,8 @@ class Workspace:
         Where it is; `create` makes one.
     model, detector
         Those of your own, which a file cannot hold.
+    wait
+        Seconds that a method which changes something waits for another process that does; by default it is refused.
 
     Examples
     --------
@@ -74,10 +68,18 @@ class Workspace:
     (4, 2)
     """
 
-    def __init__(self, folder: str | Path, *, model: Model | None = None, detector: Detector | None = None) -> None:
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        model: Model | None = None,
+        detector: Detector | None = None,
+        wait: float = 0,
+    ) -> None:
         self.store = Store(Path(folder))
+        self.wait = wait
         self._own = (model, detector)
-        self._graph: tuple[Any, EvolvingGraph] | None = None
+        self._contents: tuple[int, Contents] | None = None
         self._groups: tuple[int, list[ReviewGroup]] | None = None
 
     @classmethod
@@ -122,22 +124,18 @@ class Workspace:
             raise InputError(
                 "no vertex has a label, so there is nothing to learn from", fix="give some vertices their labels"
             )
-        learner = LifelongLearner(
-            model or GraphSAGE(), detector or GDOC(), restart="warm", steps=steps, lr=lr, text=text, seed=seed
-        )
-        with Store.new(Path(folder)) as transaction:
-            size, why = _chosen(graph, coming_task(graph, None).time, history)
-            settings = Settings(size, why, _named(columns or Columns(), graph), keep)
-            task = coming_task(graph, size)
-            record = updating.train(transaction, learner, task, Choice("cold", "it is the first"), on_step)
-            since = np.ones(len(graph), np.int64)
-            state = State(settings, keep_graph(transaction, graph, since), record, (updating.remembered(record),))
-            what = (
-                f"{counted(len(graph), 'vertex', 'vertices')} up to {graph.axis.label(graph.last_time)}; model 1 has "
-                f"learnt {counted(len(record.classes), 'class', 'classes')} from "
-                f"{counted(record.train_vertices, 'label')}; {settings.history_why}"
+        from evergraph.workspace.update import make_first
+
+        with Store.new(Path(folder)) as (records, objects):
+            make_first(
+                records,
+                objects,
+                graph,
+                (model, detector),
+                _settings(graph, history, columns or Columns(), keep),
+                {"steps": steps, "lr": lr, "text": text, "seed": seed},
+                on_step,
             )
-            transaction.commit(state.with_entry("init", what, 1).as_dict())
         return cls(folder, model=model, detector=detector)
 
     # --- what there is -----------------------------------------------------------------------------------------------
@@ -145,28 +143,62 @@ class Workspace:
     @property
     def state(self) -> State:
         """The version in force."""
-        return State.from_dict(self.store.version())
+        return self._look(lambda _, state: state)
 
     @property
     def graph(self) -> EvolvingGraph:
         """The graph with the labels that have come."""
-        return self._read(lambda _, graph: graph)
+        return self._read(lambda _records, _state, contents: contents.graph)
 
     def learner(self) -> LifelongLearner:
         """The model in force."""
-        return self._read(lambda state, _: kept_learner(self.store, state.model, *self._own))
+        from evergraph.workspace.change import read_learner
+
+        return self._look(
+            lambda records, state: read_learner(records, self.store.objects, state, self._own, state.classes)
+        )
+
+    def describe_model(self) -> dict[str, Any]:
+        """Model, detector and settings of the learner in force, as they are stored."""
+        import json
+
+        return self._look(lambda _, state: dict(json.loads(self.store.objects.read(state.learner))))
 
     def status(self) -> Status:
         """Where the workspace stands, and what to do next."""
-        return self._read(lambda state, graph: status(self.store, state, graph))
+        from evergraph.workspace.status import status
+
+        return self._look(status)
 
     def log(self) -> tuple[Entry, ...]:
         """All commands that changed something, oldest first."""
-        return self.state.log
+        return self._look(
+            lambda records, _: tuple(Entry(*row) for row in records.select("versions", "TRUE ORDER BY version"))
+        )
+
+    def models(self) -> list[ModelRecord]:
+        """All models so far, oldest first."""
+        from evergraph.workspace.scores import read_models
+
+        return self._look(read_models)
+
+    def decisions(self, times: Iterable[int] | None = None) -> dict[str, dict[str, Any]]:
+        """The last decision on each vertex by its id; see `latest_decisions`."""
+        from evergraph.workspace.scores import latest_decisions
+
+        return self._look(lambda records, state: latest_decisions(records, state, times))
+
+    def scored_decisions(self) -> dict[int, dict[str, dict[str, Any]]]:
+        """The decisions whose labels have come, by time and id; see `scores.scored_decisions`."""
+        from evergraph.workspace.scores import scored_decisions
+
+        return self._look(scored_decisions)
 
     def scores(self) -> list[SliceScores]:
         """How the decisions on each slice did, as far as labels have come."""
-        return self._read(lambda state, graph: prequential(self.store, state, graph))
+        from evergraph.workspace.scores import prequential
+
+        return self._look(prequential)
 
     def review(self, most: int | None = 20, *, group: int | None = None) -> list[ReviewRow]:
         """The vertices held to be of an unseen class that have no label yet, most unseen first.
@@ -178,37 +210,55 @@ class Workspace:
         group
             Number of a group, if only its vertices are wanted; see `groups`.
         """
-        return self._read(
-            lambda state, graph: review(
-                self.store, state, graph, most, groups=self._groups_of(state, graph), group=group
-            )
-        )
+        from evergraph.workspace.decisions import review
+
+        state, graph, found = self._flagged()
+        groups = self._groups_of(state, graph, found)
+        return review(graph, state.settings.history, found, groups, most=most, group=group)
 
     def groups(self) -> list[ReviewGroup]:
         """The vertices to review that belong together, the largest group first; those alone are in none of them.
 
         Numbers of groups hold for this version: what is labelled, added or decided makes other groups.
         """
-        return self._read(lambda state, graph: list(self._groups_of(state, graph)))
+        return list(self._groups_of(*self._flagged()))
 
-    def _read(self, read: Callable[[State, EvolvingGraph], _T]) -> _T:
-        """Read something of the version in force, anew where commands of other processes swept it away meanwhile."""
+    def verify(self) -> dict[str, int]:
+        """Read everything that is kept and compare it with its checksums; returns how many rows, objects and bytes."""
+        return self.store.verify()
+
+    def _look(self, look: Callable[[Records, State], _T]) -> _T:
+        """Read something of the version in force, anew where commands of other processes removed it meanwhile."""
         while True:
-            state = self.state
+            head = self.store.head
             try:
-                return read(state, self._graph_of(state))
+                with self.store.read() as records:
+                    state = read_state(records)
+                    head = state.version
+                    return look(records, state)
             except DamagedWorkspaceError:
-                if self.store.head == state.version:
+                if self.store.head == head:
                     raise
 
-    def _graph_of(self, state: State) -> EvolvingGraph:
-        if self._graph is None or self._graph[0] != state.graph:
-            self._graph = (state.graph, kept_graph(self.store, state.graph))
-        return self._graph[1]
+    def _read(self, read: Callable[[Records, State, Contents], _T]) -> _T:
+        """Read something of the version in force and its graph."""
+        return self._look(lambda records, state: read(records, state, self._contents_of(records, state)))
 
-    def _groups_of(self, state: State, graph: EvolvingGraph) -> list[ReviewGroup]:
+    def _contents_of(self, records: Records, state: State) -> Contents:
+        if self._contents is None or self._contents[0] != state.version:
+            self._contents = (state.version, Contents.read(records, self.store.objects, state.classes))
+        return self._contents[1]
+
+    def _flagged(self) -> tuple[State, EvolvingGraph, Flagged]:
+        from evergraph.workspace.decisions import flagged
+
+        return self._read(lambda records, state, contents: (state, contents.graph, flagged(records, state, contents)))
+
+    def _groups_of(self, state: State, graph: EvolvingGraph, found: Flagged) -> list[ReviewGroup]:
+        from evergraph.workspace.decisions import review_groups
+
         if self._groups is None or self._groups[0] != state.version:
-            self._groups = (state.version, review_groups(self.store, state, graph))
+            self._groups = (state.version, review_groups(graph, found))
         return self._groups[1]
 
     # --- slices ------------------------------------------------------------------------------------------------------
@@ -240,6 +290,8 @@ class Workspace:
         """
         if vertices is None and edges is None:
             raise InputError("there is nothing to add", fix="give vertices, edges or both")
+        from evergraph.workspace import slices
+
         with self._change() as change:
             return slices.add(change, vertices, edges, features=features, drop_dangling=drop_dangling, columns=columns)
 
@@ -261,6 +313,8 @@ class Workspace:
         columns
             See `add`.
         """
+        from evergraph.workspace import slices
+
         with self._change() as change:
             return slices.remove(change, vertices, edges, columns=columns)
 
@@ -284,8 +338,10 @@ class Workspace:
         ``probability`` and ``best`` (the most likely known class), ``model`` (its number), ``nearest`` (the most likely
         known classes) and ``neighbours`` (the classes of the neighbours).
         """
+        from evergraph.workspace.decisions import predict
+
         with self._change() as change:
-            return predicting.predict(change, time)
+            return predict(change, time)
 
     # --- labels ------------------------------------------------------------------------------------------------------
 
@@ -309,8 +365,10 @@ class Workspace:
         columns
             See `add`.
         """
+        from evergraph.workspace.labels import label
+
         with self._change() as change:
-            return labelling.label(change, ids, labels, columns=columns)
+            return label(change, ids, labels, columns=columns)
 
     # --- learning ----------------------------------------------------------------------------------------------------
 
@@ -325,14 +383,18 @@ class Workspace:
         on_step
             Called after each step of training.
         """
+        from evergraph.workspace.update import update
+
         with self._change() as change:
-            return updating.update(change, restart, on_step)
+            return update(change, restart, on_step)
 
     # --- classes -----------------------------------------------------------------------------------------------------
 
     def classes(self) -> list[ClassRow]:
         """All classes, in the order in which they became known."""
-        return self._read(naming.list_classes)
+        from evergraph.workspace.classes import list_classes
+
+        return self._look(list_classes)
 
     def create_class(
         self,
@@ -355,23 +417,31 @@ class Workspace:
         columns
             See `add`.
         """
+        from evergraph.workspace.classes import create_class
+
         with self._change() as change:
-            return naming.create_class(change, name, ids, groups=groups, columns=columns)
+            return create_class(change, name, ids, groups=groups, columns=columns)
 
     def rename_class(self, old: str, new: str) -> Outcome:
         """A class gets another name, in the labels, in the model and in what is said of earlier decisions."""
+        from evergraph.workspace.classes import rename_class
+
         with self._change() as change:
-            return naming.rename_class(change, old, new)
+            return rename_class(change, old, new)
 
     def merge_classes(self, names: Sequence[str], into: str) -> Outcome:
         """Several classes become one; the model says its name at once, and learns it as one with the next update."""
+        from evergraph.workspace.classes import merge_classes
+
         with self._change() as change:
-            return naming.merge_classes(change, names, into)
+            return merge_classes(change, names, into)
 
     def retire_class(self, name: str) -> Outcome:
         """No vertex is decided to be of this class any more, nor learnt from as one; its labels stay."""
+        from evergraph.workspace.classes import retire_class
+
         with self._change() as change:
-            return naming.retire_class(change, name)
+            return retire_class(change, name)
 
     # --- versions ----------------------------------------------------------------------------------------------------
 
@@ -388,30 +458,38 @@ class Workspace:
         model_only
             Leave graph and labels as they are.
         """
+        from evergraph.workspace.update import rollback
+
         with self._change() as change:
-            return versions.rollback(change, version, model_only=model_only)
+            return rollback(change, version, model_only=model_only)
 
     # --- transactions ------------------------------------------------------------------------------------------------
 
     @contextmanager
     def _change(self) -> Iterator[Change]:
-        with self.store.change(self.state.settings.keep) as transaction:
-            state = self.state  # read again: another process may have changed it before the lock was had
-            yield Change(self.store, transaction, state, self._graph_of(state), self._own)
+        with self.store.write(self.wait) as records:
+            state = read_state(records)
+            change = Change(self.store, records, state, self._contents_of(records, state), self._own)
+            yield change
+        if change.made:
+            self._contents = (change.version, change.contents)
 
 
-def _chosen(graph: EvolvingGraph, time: int, history: History) -> tuple[int | None, str]:
-    """A history as a number of times, None for all, and how it was chosen, in words."""
+def _settings(graph: EvolvingGraph, history: History, columns: Columns, keep: int) -> Settings:
+    """What was chosen, with the history as a number of times, and in words how it was chosen."""
+    from evergraph.graph.features import WordCounts
+    from evergraph.learning.task import check_history, history_sizes
+    from evergraph.workspace.update import next_task
+
+    if columns.text is None and isinstance(graph.features, WordCounts):
+        columns = replace(columns, text="text")  # a slice without it is then a slip
+    time = next_task(graph, None).time
     sizes = history_sizes(graph, time) if history == "auto" else {}
     if not sizes:
         size = check_history(graph, time, history)
         why = "is all there is" if size is None else f"of {graph.axis.counted(size)} was asked for"
-        return size, f"the history {why}"
+        return Settings(size, f"the history {why}", columns, keep, graph.axis)
     shares = ", ".join(f"{level}%: {found}" for level, found in sizes.items())
     chosen = graph.axis.counted(sizes[50])
-    return sizes[50], f"the history of {chosen} covers half of the time differences over two edges ({shares})"
-
-
-def _named(columns: Columns, graph: EvolvingGraph) -> Columns:
-    """Columns of which that of the text has a name where the graph has text: a slice without it is then a slip."""
-    return replace(columns, text="text") if columns.text is None and isinstance(graph.features, WordCounts) else columns
+    why = f"the history of {chosen} covers half of the time differences over two edges ({shares})"
+    return Settings(sizes[50], why, columns, keep, graph.axis)

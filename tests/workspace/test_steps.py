@@ -26,8 +26,9 @@ from hypothesis.stateful import (
 from evergraph import EvolvingGraph, InputError
 from evergraph.detect import DOC
 from evergraph.nn import MLP
+from evergraph.storage import records as storage_records
 from evergraph.workspace import Workspace
-from evergraph.workspace.scoring import scored_decisions, standing
+from evergraph.workspace.store import SCHEMA
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -98,10 +99,15 @@ class Steps(RuleBasedStateMachine):
         self.versions[self.version] = deepcopy(self.now)
 
     def refused(self, act: Any) -> None:
-        before = self.workspace.state
+        before = self.rows()
         with pytest.raises(InputError):
             act()
-        assert self.workspace.state == before
+        assert self.rows() == before
+
+    def rows(self) -> dict[str, list[Any]]:
+        """All that is recorded."""
+        with self.workspace.store.read() as records:
+            return {table: records.select(table) for table in SCHEMA.tables}
 
     # --- commands ----------------------------------------------------------------------------------------------------
 
@@ -141,7 +147,7 @@ class Steps(RuleBasedStateMachine):
         undecided = {self.now.times[id] for id in open_ids if id not in self.decided}
         times = undecided or {max(self.now.times[id] for id in open_ids)}
         expected = [id for id in open_ids if self.now.times[id] in times]
-        before = self.workspace.state
+        before = self.rows()
         found = self.workspace.predict()
         assert sorted(found.column("id").to_pylist()) == sorted(expected)
         assert set(found.column("model").to_pylist()) == {self.now.model}
@@ -150,7 +156,7 @@ class Steps(RuleBasedStateMachine):
             self.done()
         else:
             assert all(self.decided[id] == self.now.model for id in expected)
-            assert self.workspace.state == before
+            assert self.rows() == before
         self.decided |= dict.fromkeys(expected, self.now.model)
         if again and not undecided:
             assert self.workspace.predict().equals(found)
@@ -241,22 +247,17 @@ class Steps(RuleBasedStateMachine):
         state, graph = workspace.state, workspace.graph
         assert dict(zip(graph.ids, graph.labels, strict=True)) == self.now.labels
         assert dict(zip(graph.ids, graph.times.tolist(), strict=True)) == self.now.times
-        assert (state.version, len(state.log)) == (self.version, self.version)
-        assert [entry.version for entry in state.log] == list(range(1, self.version + 1))
+        assert state.version == self.version
+        assert [entry.version for entry in workspace.log()] == list(range(1, self.version + 1))
         assert workspace.store.numbers == list(range(max(1, self.version - KEEP + 1), self.version + 1))
         assert (state.model.number, frozenset(state.model.classes)) == (self.now.model, self.now.known)
-        assert [record.number for record in state.models] == list(range(1, self.models + 1))
+        assert [record.number for record in workspace.models()] == list(range(1, self.models + 1))
         assert state.retired == tuple(sorted(self.now.retired, key=state.retired.index))
         assert (state.fresh_labels, state.stale) == (len(self.now.fresh), self.now.stale)
-        stands = standing(workspace.store, state, workspace.graph)
-        assert {id: row["model"] for id, row in stands.items()} == self.decided
-        scored = {
-            id: row
-            for rows in scored_decisions(workspace.store, state, workspace.graph).values()
-            for id, row in rows.items()
-        }
+        assert {id: row["model"] for id, row in workspace.decisions().items()} == self.decided
+        scored = {id: row for rows in workspace.scored_decisions().values() for id, row in rows.items()}
         truth = {id: row["truth"] for id, row in scored.items()}
-        if self.returned:  # more of this: `test_workspace_corners.py`
+        if self.returned:  # more of this: `test_corners.py`
             assert truth.keys() <= self.scored.keys()
         else:
             assert truth == self.scored
@@ -271,5 +272,5 @@ class Steps(RuleBasedStateMachine):
 
 
 def test_commands_in_any_order_do_what_they_say(one_thread: None) -> None:
-    with mock.patch.object(os, "fsync"):
+    with mock.patch.object(os, "fsync"), mock.patch.object(storage_records, "SYNCHRONOUS", "OFF"):
         run_state_machine_as_test(Steps, settings=settings(stateful_step_count=25))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,17 +16,15 @@ from evergraph.errors import InputError
 from evergraph.graph import ids as id_columns
 from evergraph.graph.columns import Origin, as_table, class_column, id_column
 from evergraph.graph.evolving import EvolvingGraph
-from evergraph.workspace.change import Change, Outcome
-from evergraph.workspace.grouping import ReviewGroup
-from evergraph.workspace.keeping import keep_graph, keep_table
-from evergraph.workspace.scoring import score_labels
-from evergraph.workspace.state import Kept, State
-from evergraph.workspace.words import counted
+from evergraph.workspace.change import Change, Contents, Outcome, counted
+from evergraph.workspace.store import State, read_classes
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["give_labels", "label", "refuse_retired", "rows_in", "rows_of"]
+    from evergraph.workspace.groups import ReviewGroup
+
+__all__ = ["give_labels", "label", "refuse_retired", "rows_in"]
 
 
 def label(
@@ -45,7 +44,7 @@ def label(
         table = as_table({"id": list(ids), "label": list(labels or ())}, origin)
         column = id_column(table, "id", origin)
         names = class_column(table.column("label").combine_chunks(), origin, "label")
-    rows = rows_of(change.graph, column, origin, id_name)
+    rows = _rows_of(change.graph, column, origin, id_name)
     given = np.array([] if names is None else names.to_pylist(), object)
     kept = np.flatnonzero([name is not None for name in given])
     if not len(kept):
@@ -78,8 +77,8 @@ def give_labels(
     groups
         The groups that these vertices are, if they were given so: told, for their numbers change.
     """
-    state, graph = change.state, change.graph
-    refuse_retired(state, names)
+    graph = change.graph
+    refuse_retired(change.state, names)
     rows, first = np.unique(rows, return_index=True)
     given = np.array(names, object)[first]
     before = graph.names_of(graph.codes[rows])
@@ -88,26 +87,48 @@ def give_labels(
         raise InputError("these vertices have these labels already", fix="give labels that are new or corrected")
     rows, given, before = rows[differs], given[differs], before[differs]
     new = sorted({name for name in given if name not in graph.classes or not graph.classes.count_of(name)})
-    grown = graph.relabel([id_columns.at(graph.ids, row) for row in rows], given.tolist())
-    scored = score_labels(change.store, state, grown, change.since, rows, given.tolist(), change.version)
-    count, tables = 0, state.scored
-    if scored is not None:
-        count = scored.num_rows
-        tables = (*tables, Kept(keep_table(change.transaction, scored), change.version, grown.last_time, 0, count))
-    state = replace(
-        state.with_labels(graph.times[rows].tolist()),
-        graph=keep_graph(change.transaction, grown, change.since),
-        scored=tables,
-    )
+    scored = _write(change, rows, given.tolist())
     corrected = int(sum(name is not None for name in before))
-    parts = [f"{counted(len(rows), 'label')} ({corrected:,} corrected), {counted(count, 'decision')} scored"]
+    parts = [f"{counted(len(rows), 'label')} ({corrected:,} corrected), {counted(scored, 'decision')} scored"]
     parts += [group.what for group in groups]
     parts += [f"new classes: {', '.join(new)}"] if new else []
     parts += [f"{counted(without, 'row')} without a label passed over"] if without else []
-    facts = {"labels": len(rows), "corrected": corrected, "scored": count, "new_classes": new, "without": without}
+    facts = {"labels": len(rows), "corrected": corrected, "scored": scored, "new_classes": new, "without": without}
     if groups:
         facts["groups"] = [{"number": group.number, "size": group.size, "terms": group.terms} for group in groups]
-    return change.commit(state, command, *parts, **facts)
+    return change.commit(command, *parts, **facts)
+
+
+def _write(change: Change, rows: NDArray[np.int64], names: Sequence[str]) -> int:
+    """Write the labels of vertices; returns how many earlier decisions on them can be scored now."""
+    graph, contents, records, version = change.graph, change.contents, change.records, change.version
+    numbers = change.name_classes(dict.fromkeys(names))
+    vertices, times = contents.vertices[rows].tolist(), graph.times[rows].tolist()
+    truth = [numbers[name] for name in names]
+    ids = [str(id_columns.at(graph.ids, row)) for row in rows]
+    wanted = json.dumps(vertices)
+    chosen = "vertex IN (SELECT value FROM json_each(?))"
+    records.replace("labels", f"{chosen} AND until IS NULL", (wanted,), until=version)
+    records.insert(
+        "labels",
+        ((*row, version, None) for row in zip(vertices, ids, times, truth, strict=True)),
+    )
+    old = [pair for pair in zip(times, contents.labels[rows].tolist(), strict=True) if pair[1] >= 0]
+    change.count_labels(old, zip(times, truth, strict=True))
+    change.count_fresh(times)
+    decided = Counter(row.vertex for row in records.select("decisions", chosen, wanted))
+    records.insert(
+        "outcomes",
+        (
+            (vertex, version, number, graph.last_time - time)
+            for vertex, number, time in zip(vertices, truth, times, strict=True)
+            if vertex in decided
+        ),
+    )
+    labels = contents.labels.copy()
+    labels[rows] = truth
+    change.contents = Contents.of(graph, contents.vertices, labels, read_classes(records))
+    return decided.total()
 
 
 def refuse_retired(state: State, names: Iterable[str]) -> None:
@@ -124,10 +145,10 @@ def rows_in(graph: EvolvingGraph, ids: Iterable[str | int] | str | Path, columns
     if not isinstance(ids, (str, Path)):
         return graph.find(ids)
     column, _, origin = read_ids(ids, columns.id)
-    return rows_of(graph, column, origin, columns.id)
+    return _rows_of(graph, column, origin, columns.id)
 
 
-def rows_of(graph: EvolvingGraph, column: pa.Array, origin: Origin, name: str) -> NDArray[np.int64]:
+def _rows_of(graph: EvolvingGraph, column: pa.Array, origin: Origin, name: str) -> NDArray[np.int64]:
     """Rows of the vertices with these ids; an unknown one is named with its row in the table."""
     rows = id_columns.find(graph.ids, column)
     unknown = np.flatnonzero(rows < 0)

@@ -1,4 +1,4 @@
-"""Commands of a workspace that are killed at every call to the file system: run by `test_workspace_kill` as a process."""
+"""Commands of a workspace that are killed at every call to the file system: run by `test_kills` as a process."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import torch
 from evergraph import EvergraphError
 from evergraph.datasets import synthetic
 from evergraph.nn import MLP
+from evergraph.storage import records
 from tests.faults import Faults
 from tests.scripts import script
 
@@ -84,7 +85,7 @@ def main(task: str, path: str, *rest: str) -> None:
         kills, seed = map(int, rest)
         result = list(campaign(tiny(root), kills, seed, root))
     else:
-        with mock.patch.object(os, "fsync"):
+        with mock.patch.object(os, "fsync"), mock.patch.object(records, "SYNCHRONOUS", "OFF"):
             commands = tiny(root)
             if task == "every":
                 result = {command.name: kill_at_every_call(command, root) for command in commands}

@@ -13,8 +13,8 @@ from evergraph.datasets import synthetic
 from evergraph.datasets.export import to_tables
 from evergraph.detect import DOC
 from evergraph.nn import MLP
-from evergraph.workspace import Workspace, backtest
-from evergraph.workspace.coming import coming_task
+from evergraph.workspace import Workspace, update
+from evergraph.workspace.update import next_task
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -73,14 +73,14 @@ def test_once_all_labels_are_there_the_history_is_as_long_as_chosen(tmp_path: Pa
 def test_labels_of_a_retired_class_do_not_leave_a_slice_open(tmp_path: Path) -> None:
     workspace = made(tmp_path, history=1)
     turn(workspace, FIRST)
-    task = coming_task(workspace.graph, 1, [GRAPH.class_names[0]])
+    task = next_task(workspace.graph, 1, [GRAPH.class_names[0]])
     assert (task.start, task.time) == (FIRST, FIRST + 1)
     assert (task.targets >= 0).sum() < len(ids_of(FIRST))
 
 
 def test_only_labels_of_the_history_can_bring_a_class_to_learn() -> None:
     def learnt(graph: EvolvingGraph, history: int | None) -> set[str]:
-        task = coming_task(graph, history)
+        task = next_task(graph, history)
         return set(graph.names_of(task.targets[task.targets >= 0]).tolist())
 
     labels = ["long ago", "before", "now", None]
@@ -108,7 +108,7 @@ def test_labels_older_than_the_history_are_told(tmp_path: Path) -> None:
     assert outcome.facts["not_learnt"] == 5
     assert "5 labels not learnt: older than the history" in outcome.parts
     assert "late" not in workspace.state.model.classes
-    assert workspace.state.fresh == ()
+    assert workspace.state.fresh_labels == 0
 
 
 # --- vertices that come again ----------------------------------------------------------------------------------------
@@ -195,13 +195,13 @@ def test_both_restarts_are_compared_on_the_same_labels(tmp_path: Path, monkeypat
     workspace.add(*slice_of(FIRST + 1))
     workspace.label(ids_of(FIRST + 1), truth_of(ids_of(FIRST + 1)))
     seen: list[int] = []
-    adapt = backtest.LifelongLearner.adapt
+    adapt = update.LifelongLearner.adapt
 
     def spy(learner: Any, task: Any, on_step: Any = None) -> Any:
         seen.append(int((task.targets >= 0).sum()))
         return adapt(learner, task, on_step)
 
-    monkeypatch.setattr(backtest.LifelongLearner, "adapt", spy)
+    monkeypatch.setattr(update.LifelongLearner, "adapt", spy)
     workspace.update()
     assert seen[0] == trained  # not those that came since
     assert len(seen) <= 2

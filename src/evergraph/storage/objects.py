@@ -1,0 +1,123 @@
+"""Content-addressed objects: files that are written once, under the hash of what they hold."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
+from pathlib import Path
+
+from evergraph.errors import InputError
+from evergraph.storage.files import refuse_link, sync_folder, write_atomic, write_synced
+
+__all__ = ["Objects"]
+
+_NAME = re.compile(r"[0-9a-f]{64}\.[a-z]+")
+_PENDING = ".pending"
+
+
+class Objects:
+    """A folder of objects.
+
+    A writer first notes the names of what it is about to write in ``.pending``. If it is killed, the next writer finds
+    there what may have been left over, and need not look through the folder.
+
+    Parameters
+    ----------
+    folder
+        Where they are.
+    damaged
+        Makes the error for a file that is not what was saved.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> objects = Objects(Path(tempfile.mkdtemp()) / "objects")
+    >>> name = objects.put(b"hello", "txt")
+    >>> objects.read(name), name[:8], name[-4:]
+    (b'hello', '2cf24dba', '.txt')
+    """
+
+    def __init__(self, folder: Path, damaged: Callable[[Path, str], InputError] | None = None) -> None:
+        self.folder = folder
+        self._damaged = damaged or (lambda path, problem: InputError(problem, file=path))
+        self._noted: list[str] = []
+
+    def put(self, data: bytes, kind: str) -> str:
+        """Write bytes as an object of a kind, which is its suffix; returns its name. `sync` before relying on it."""
+        name = f"{hashlib.sha256(data).hexdigest()}.{kind}"
+        path = self.folder / name
+        if not path.is_file() or path.is_symlink() or self._hash(path) != name[:64]:
+            refuse_link(self.folder)
+            self.folder.mkdir(exist_ok=True)
+            self._noted.append(name)
+            write_atomic(self.folder / _PENDING, "\n".join(self._noted).encode(), sync=False)
+            staged = path.with_name(f"{name}.new")
+            write_synced(staged, data)
+            staged.replace(path)
+        return name
+
+    def sync(self) -> None:
+        """Have the disk confirm all that was put."""
+        if self._noted:
+            sync_folder(self.folder)
+
+    def read(self, name: str) -> bytes:
+        """The bytes of an object, compared with its hash."""
+        path = self.path(name)
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise self._damaged(path, f"it cannot be read ({error.strerror or error})") from error
+        if hashlib.sha256(data).hexdigest() != name[:64]:
+            raise self._damaged(path, "the contents are not those that were saved")
+        return data
+
+    def path(self, name: str) -> Path:
+        """Where an object is."""
+        if not _NAME.fullmatch(name):
+            raise self._damaged(self.folder, f"{name!r} is no name of an object")
+        return self.folder / name
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove objects that nothing refers to any more, those that are there."""
+        refuse_link(self.folder)
+        for name in names:
+            if _NAME.fullmatch(name):
+                (self.folder / name).unlink(missing_ok=True)
+
+    def pending(self) -> list[str]:
+        """What a writer that was killed may have left over."""
+        try:
+            names = (self.folder / _PENDING).read_text(errors="replace").splitlines()
+        except OSError:
+            return []
+        return [name for name in names if _NAME.fullmatch(name)]
+
+    def settle(self, needed: Callable[[str], bool]) -> None:
+        """Remove what a writer left over, unless it is needed."""
+        if not (self.folder / _PENDING).is_file():
+            return
+        refuse_link(self.folder)
+        for name in self.pending():
+            (self.folder / f"{name}.new").unlink(missing_ok=True)
+            if not needed(name):
+                (self.folder / name).unlink(missing_ok=True)
+        (self.folder / f"{_PENDING}.new").unlink(missing_ok=True)
+        (self.folder / _PENDING).unlink(missing_ok=True)
+        self._noted = []
+
+    def names(self) -> Iterator[str]:
+        """The names of all objects that are there; what has another name somebody else has put there."""
+        if self.folder.is_dir():
+            yield from (entry.name for entry in os.scandir(self.folder) if _NAME.fullmatch(entry.name))
+
+    def verify(self, names: Collection[str]) -> int:
+        """Compare objects with their hashes; returns the number of bytes read."""
+        return sum(len(self.read(name)) for name in names)
+
+    @staticmethod
+    def _hash(path: Path) -> str:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,259 @@
+"""Records in SQLite: strict tables whose rows carry checksums, one transaction at a time, and no link is followed."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import zlib
+from collections import namedtuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from evergraph.storage.files import create, refuse_link
+
+__all__ = ["Database", "Records", "Schema"]
+
+SYNCHRONOUS = "EXTRA"
+"""How SQLite waits for the disk: EXTRA also has it confirm that the journal of a commit is gone."""
+
+_BUSY = 60.0  # seconds to wait while another process is committing, which takes it milliseconds
+_BESIDE = ("-journal", "-wal", "-shm")
+
+Row = Any
+"""A row as a named tuple, without its checksum."""
+
+
+class Schema:
+    """Tables and indices as SQL; every table ends in a column ``checksum``.
+
+    Parameters
+    ----------
+    sql
+        Statements, separated by semicolons.
+    application, version
+        Marks of the file: whose it is, and the version of its format.
+    """
+
+    def __init__(self, sql: str, application: int, version: int) -> None:
+        self.sql, self.application, self.version = sql, application, version
+
+    @cached_property
+    def tables(self) -> dict[str, Callable[..., Row]]:
+        """Of each table the named tuple of a row."""
+        connection = self._empty
+        names = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        return {
+            name: namedtuple(name, [row[1] for row in connection.execute(f"PRAGMA table_info({name})")][:-1])
+            for name in names
+        }
+
+    @cached_property
+    def definition(self) -> list[tuple[str, ...]]:
+        """The schema as SQLite tells it."""
+        return _definition(self._empty)
+
+    @cached_property
+    def _empty(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(":memory:", check_same_thread=False)
+        connection.executescript(self.sql)
+        return connection
+
+
+class Records:
+    """The tables of a database within one transaction; what is read is compared with its checksum."""
+
+    def __init__(self, connection: sqlite3.Connection, schema: Schema, damaged: Callable[[str], Exception]) -> None:
+        self._connection, self._schema, self._damaged = connection, schema, damaged
+
+    def select(self, table: str, condition: str = "TRUE", *parameters: Any) -> list[Row]:
+        """The rows that meet a condition, which may end in ORDER BY."""
+        row_of, columns = self._schema.tables[table], self._columns(table)
+        found = []
+        for *values, checksum in self._connection.execute(
+            f"SELECT {columns}, checksum FROM {table} WHERE {condition}",  # noqa: S608  # names are ours
+            parameters,
+        ):
+            if _checksum(table, values) != checksum:
+                raise self._damaged(f"a row of the table {table} is not what was saved: {values}"[:300])
+            found.append(row_of(*values))
+        return found
+
+    def one(self, table: str, condition: str, *parameters: Any) -> Row | None:
+        """The first row that meets a condition."""
+        return next(
+            iter(self.select(table, f"{condition} LIMIT 1" if "LIMIT" not in condition else condition, *parameters)),
+            None,
+        )
+
+    def value(self, sql: str, *parameters: Any) -> Any:
+        """The one value of a query."""
+        row = self._connection.execute(sql, parameters).fetchone()
+        return None if row is None else row[0]
+
+    def query(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        """The rows of a query over several tables, or of counts."""
+        return self._connection.execute(sql, parameters).fetchall()
+
+    def insert(self, table: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Write rows, with a value for each column."""
+        marks = ", ".join("?" * (len(self._schema.tables[table]._fields) + 1))  # type: ignore[attr-defined]
+        self._connection.executemany(
+            f"INSERT INTO {table} ({self._columns(table)}, checksum) VALUES ({marks})",  # noqa: S608
+            ((*row, _checksum(table, row)) for row in rows),
+        )
+
+    def replace(self, table: str, condition: str, parameters: Sequence[Any], **changes: Any) -> list[Row]:
+        """Change rows that meet a condition, after comparing them with their checksums; returns them as they were."""
+        found = self.select(table, condition, *parameters)
+        self.delete(table, condition, *parameters)
+        self.insert(table, (row._replace(**changes) for row in found))
+        return found
+
+    def delete(self, table: str, condition: str, *parameters: Any) -> None:
+        """Delete rows."""
+        self._connection.execute(f"DELETE FROM {table} WHERE {condition}", parameters)  # noqa: S608
+
+    def verify(self) -> int:
+        """Look through everything; returns the number of rows."""
+        problems = [text for (text,) in self._connection.execute("PRAGMA integrity_check(3)") if text != "ok"]
+        if not problems and self._connection.execute("PRAGMA foreign_key_check").fetchone() is not None:
+            problems = ["a row refers to another that is missing"]
+        if problems:
+            raise self._damaged("; ".join(problems))
+        return sum(len(self.select(table)) for table in self._schema.tables)
+
+    def _columns(self, table: str) -> str:
+        return ", ".join(self._schema.tables[table]._fields)  # type: ignore[attr-defined]
+
+
+class Database:
+    """A SQLite file of a schema; connections last as long as a transaction.
+
+    Parameters
+    ----------
+    path, schema
+        The file and what is in it.
+    damaged, newer
+        Make the errors for a file that is not what was saved, or of a newer format.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        schema: Schema,
+        damaged: Callable[[Path, str], Exception],
+        newer: Callable[[Path, str], Exception],
+    ) -> None:
+        self.path, self.schema, self._damaged, self._newer = path, schema, damaged, newer
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[Records]:
+        """One state of all tables, whatever other processes commit meanwhile."""
+        with self._connected("BEGIN") as connection:
+            yield Records(connection, self.schema, self._error)
+            connection.execute("ROLLBACK")
+
+    @contextlib.contextmanager
+    def write(self) -> Iterator[Records]:
+        """All tables to be changed: at the end in one commit, on an exception not at all. Readers can go on."""
+        with self._connected("BEGIN IMMEDIATE") as connection:
+            connection.execute("PRAGMA defer_foreign_keys = ON")  # checked with the commit
+            yield Records(connection, self.schema, self._error)
+            commit(connection)
+
+    @contextlib.contextmanager
+    def create(self) -> Iterator[Records]:
+        """A new file beside the path, which gets its name once it is whole and on disk."""
+        staged = self.path.with_name(f"{self.path.name}.new")
+        for suffix in _BESIDE:
+            staged.with_name(f"{staged.name}{suffix}").unlink(missing_ok=True)
+            self.path.with_name(f"{self.path.name}{suffix}").unlink(missing_ok=True)
+        create(staged).close()
+        with contextlib.closing(_connect(staged)) as connection, self._told():
+            connection.executescript(self.schema.sql)
+            connection.execute(f"PRAGMA application_id = {self.schema.application}")
+            connection.execute(f"PRAGMA user_version = {self.schema.version}")
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("PRAGMA defer_foreign_keys = ON")  # checked with the commit
+            yield Records(connection, self.schema, self._error)
+            commit(connection)
+        staged.replace(self.path)
+
+    @contextlib.contextmanager
+    def _connected(self, begin: str) -> Iterator[sqlite3.Connection]:
+        for suffix in ("", *_BESIDE):
+            refuse_link(self.path.with_name(f"{self.path.name}{suffix}"))
+        with self._told(), contextlib.closing(_connect(self.path)) as connection:
+            connection.execute(begin)
+            self._check(connection)
+            yield connection
+
+    def _check(self, connection: sqlite3.Connection) -> None:
+        application, version = (
+            connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
+        )
+        if application != self.schema.application:
+            raise self._error("this is not the database of an Evergraph workspace")
+        if version > self.schema.version:
+            raise self._newer(self.path, f"it has format version {version}, newer than {self.schema.version}")
+        if version != self.schema.version or _definition(connection) != self.schema.definition:
+            raise self._error("its tables are not those of an Evergraph workspace")
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """Errors of SQLite as ours: of the disk as ``OSError``, all others as damage."""
+        try:
+            yield
+        except UnicodeError as error:
+            raise self._error(f"it cannot be read ({error})") from error
+        except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DISK:
+                raise OSError(0, str(error), str(self.path)) from error
+            raise self._error(f"it cannot be read ({error})") from error
+
+    def _error(self, problem: str) -> Exception:
+        return self._damaged(self.path, problem)
+
+
+_DISK = {
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+}
+
+
+def commit(connection: sqlite3.Connection) -> None:
+    """The commit point."""
+    connection.execute("COMMIT")
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True, isolation_level=None, timeout=_BUSY)
+    try:
+        for pragma in (
+            f"synchronous = {SYNCHRONOUS}",
+            "foreign_keys = ON",
+            "trusted_schema = OFF",
+            "cache_spill = OFF",
+        ):
+            connection.execute(f"PRAGMA {pragma}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _definition(connection: sqlite3.Connection) -> list[tuple[str, ...]]:
+    found = connection.execute("SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name")
+    return [tuple(row) for row in found]
+
+
+def _checksum(table: str, values: Iterable[Any]) -> int:
+    return zlib.crc32(repr((table, *values)).encode())

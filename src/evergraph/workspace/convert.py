@@ -1,0 +1,408 @@
+"""Workspaces of version 0.1, which kept their records as JSON files and their graph as arrays, are converted once.
+
+The new database is built beside the old files and gets its name once it is whole: that is the commit point. Only then
+are the old files removed. A conversion that was killed is repeated, or finished, by the next command.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import logging
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evergraph.datasets.tables import Columns
+from evergraph.errors import DamagedWorkspaceError
+from evergraph.graph.arrays import find_damage, from_arrays
+from evergraph.graph.classes import UNSEEN
+from evergraph.graph.evolving import EvolvingGraph
+from evergraph.graph.segments import base_segment
+from evergraph.graph.times import TimeAxis
+from evergraph.storage.checksummed import InvalidJsonError, load_json
+from evergraph.storage.files import locked, refuse_link, sync_folder
+from evergraph.storage.objects import Objects
+from evergraph.storage.records import Database, Records
+from evergraph.workspace.change import put_segment, unlabelled
+from evergraph.workspace.store import (
+    DATABASE,
+    FORMAT_1,
+    OBJECTS,
+    SCHEMA,
+    Settings,
+    damaged,
+    needed_objects,
+    newer,
+    write_settings,
+)
+
+__all__ = ["convert"]
+
+log = logging.getLogger(__name__)
+
+_FORMAT, _VERSIONS = "evergraph workspace", "versions"
+_OLD_OBJECT = re.compile(r"[0-9a-f]{32}\.[a-z]+(\.new)?")
+_WAIT = 600.0  # seconds for another process that is converting, which may take long
+
+Names = dict[str, int]
+"""Numbers of classes by name."""
+
+
+def convert(folder: Path) -> None:
+    """Convert a workspace of 0.1, or finish what was begun."""
+    with locked(folder, "workspace", _WAIT):
+        path = folder / DATABASE
+        if not path.exists() and (folder / FORMAT_1).exists():
+            refuse_link(folder / OBJECTS)
+            old = _Old(folder)
+            objects = Objects(folder / OBJECTS, damaged)
+            with Database(path, SCHEMA, damaged, newer).create() as records:
+                _Conversion(old, records, objects).run()
+                objects.sync()
+                sync_folder(folder)
+            sync_folder(folder)
+            log.info("%s was made by version 0.1 and is now converted, with %s versions", folder, len(old.states))
+        _clean(folder)
+
+
+def _clean(folder: Path) -> None:
+    """Remove the files of 0.1, and objects that nothing needs."""
+    objects = Objects(folder / OBJECTS, damaged)
+    with Database(folder / DATABASE, SCHEMA, damaged, newer).read() as records:
+        needed = needed_objects(records)
+    objects.remove(set(objects.names()) - needed)
+    objects.settle(lambda _: True)
+    for path in objects.folder.iterdir():
+        if _OLD_OBJECT.fullmatch(path.name) and not path.is_dir():
+            path.unlink()
+    if (versions := folder / _VERSIONS).is_dir() and not versions.is_symlink():
+        for path in versions.glob("*.json"):
+            path.unlink()
+        if not any(versions.iterdir()):
+            versions.rmdir()
+    (folder / f"{FORMAT_1}.new").unlink(missing_ok=True)
+    (folder / FORMAT_1).unlink(missing_ok=True)
+
+
+class _Old:
+    """The files of 0.1."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        path = folder / FORMAT_1
+        try:
+            manifest = json.loads(path.read_bytes())
+            head, version = manifest["version"], manifest["format_version"]
+            known = manifest["format"] == _FORMAT and isinstance(head, int) and not isinstance(head, bool) and head > 0
+        except (ValueError, LookupError, TypeError, OSError, RecursionError) as error:
+            raise damaged(path, f"it cannot be read ({error})") from error
+        if known and version != 1:
+            raise newer(path, f"the workspace has format version {version}, which is not known here")
+        if not known:
+            raise damaged(path, "this is not the file of an Evergraph workspace")
+        now = self._state(head)
+        keep = int(now["settings"]["keep"])
+        numbers = (number for number in range(max(1, head - keep + 1), head) if self._path(number).exists())
+        self.states: dict[int, dict[str, Any]] = {number: self._state(number) for number in numbers} | {head: now}
+        self.now = now
+
+    def _path(self, number: int) -> Path:
+        return self.folder / _VERSIONS / f"{number:06d}.json"
+
+    def _state(self, number: int) -> dict[str, Any]:
+        path = self._path(number)
+        try:
+            return dict(load_json(path.read_bytes(), _FORMAT, 1)["content"])
+        except OSError as error:
+            raise damaged(path, f"it cannot be read ({error.strerror or error})") from error
+        except InvalidJsonError as error:
+            raise (newer if error.newer else damaged)(path, str(error)) from error
+
+    def read(self, name: str) -> bytes:
+        """The bytes of an object, compared with its hash."""
+        path = self.folder / OBJECTS / name
+        if not _OLD_OBJECT.fullmatch(name):
+            raise damaged(self.folder / _VERSIONS, f"{name!r} is no name of an object")
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise damaged(path, f"it cannot be read ({error.strerror or error})") from error
+        if hashlib.sha256(data).hexdigest()[:32] != name[:32]:
+            raise damaged(path, "the contents are not those that were saved")
+        return data
+
+    def array(self, entry: Sequence[Any]) -> NDArray[Any]:
+        """An array."""
+        return np.load(io.BytesIO(self.read(entry[0])), allow_pickle=False)
+
+    def table(self, name: str) -> list[dict[str, Any]]:
+        """The rows of a table."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        rows: list[dict[str, Any]] = pq.ParquetFile(pa.BufferReader(self.read(name))).read().to_pylist()
+        return rows
+
+    def graph(self, content: Mapping[str, Any]) -> EvolvingGraph:
+        """The graph of a version."""
+        arrays = {name: self.array(entry) for name, entry in content["arrays"].items()}
+        graph = from_arrays(arrays, content["features"], TimeAxis(**content["time"]), content["about"])
+        if (problem := find_damage(graph)) is not None:
+            raise damaged(self.folder, f"the arrays of the graph are damaged: {problem}")
+        return graph
+
+
+class _Conversion:
+    """The versions of 0.1 as rows that are in force from one version until another."""
+
+    def __init__(self, old: _Old, records: Records, objects: Objects) -> None:
+        self.old, self.records, self.objects = old, records, objects
+        self.vertices: dict[tuple[str, int], int] = {}  # numbers of vertices, by id and the version they came with
+        self.came: dict[str, list[int]] = {}  # the versions that vertices of an id came with
+        self.classes: dict[int, Names] = {}  # in each version
+        self.merged: dict[int, dict[int, int]] = {}  # what classes are part of, in each version
+        self.next_class = 1
+        self.lost: Names = {}  # classes that only earlier decisions name
+
+    def run(self) -> None:
+        """Write everything."""
+        try:
+            self._run()
+        except (LookupError, TypeError, AttributeError, ValueError) as error:
+            if isinstance(error, DamagedWorkspaceError):
+                raise
+            raise damaged(self.old.folder, f"the versions lack or distort {error}") from error
+
+    def _run(self) -> None:
+        old, records = self.old, self.records
+        settings = old.now["settings"]
+        columns = Columns(**settings["columns"] | {"features": tuple(settings["columns"]["features"])})
+        axis = TimeAxis(**old.now["graph"]["time"])
+        write_settings(records, Settings(settings["history"], settings["history_why"], columns, settings["keep"], axis))
+        entries = [(entry["version"], entry["when"], entry["command"], entry["what"]) for entry in old.now["log"]]
+        records.insert("versions", entries)
+        graphs = {version: old.graph(state["graph"]) for version, state in old.states.items()}
+        for version, graph in graphs.items():
+            self._number_classes(version, graph.class_names)
+            self._number_vertices(version, graph)
+        decided = self._decisions()
+        self._outcomes()
+        self._models()
+        self._contents(graphs, decided)
+        self._class_rows(graphs)
+
+    # --- classes -----------------------------------------------------------------------------------------------------
+
+    def _number_classes(self, version: int, class_names: Iterable[str]) -> None:
+        """Find the number of each class of a version: what was renamed since the version before keeps its own."""
+        state = self.old.states[version]
+        models = [name for record in (state["model"], *state["models"]) for name in record["classes"]]
+        returned = {item["version"]: item["to"] for item in self.old.now["returns"]}
+        numbers: Names = {}
+        merged: dict[int, int] = {}
+        before = max(self.classes, default=None)
+        if returned.get(version) in self.classes:
+            numbers, merged = dict(self.classes[returned[version]]), dict(self.merged[returned[version]])
+        elif before is not None:
+            merged = dict(self.merged[before])
+            now: dict[str, list[str]] = {}
+            for name in self.classes[before]:
+                now.setdefault(self._called(name, before, version), []).append(name)
+            for name, parts in now.items():
+                of_parts = [self.classes[before][part] for part in parts]
+                whole = self.classes[before][name] if name in parts else of_parts[0]
+                if name not in parts and len(parts) > 1:
+                    whole = self._new_class()
+                numbers[name] = whole
+                merged |= {number: whole for number in of_parts if number != whole}
+        for name in dict.fromkeys([*class_names, *models, *state["retired"]]):
+            numbers.setdefault(name, 0)
+            numbers[name] = numbers[name] or self._new_class()
+        self.classes[version], self.merged[version] = numbers, merged
+
+    def _new_class(self) -> int:
+        self.next_class += 1
+        return self.next_class - 1
+
+    def _called(self, name: str, then: int, now: int) -> str:
+        """What a class is called in one version that had a name in another."""
+        for old, new in _renamings(self.old.now["renamed"], self.old.now["returns"], then, now):
+            name = new if name == old else name
+        return name
+
+    def _class(self, name: str, version: int) -> int:
+        """The number of a class by its name in a version, which may be older than those that are kept."""
+        first = min(self.classes)
+        if version < first:
+            name, version = self._called(name, version, first), first
+        if name in self.classes[version]:
+            return self.classes[version][name]
+        if name not in self.lost:
+            self.lost[name] = self._new_class()
+        return self.lost[name]
+
+    def _class_rows(self, graphs: Mapping[int, EvolvingGraph]) -> None:
+        rows: dict[int, dict[int, tuple[Any, ...]]] = {}
+        for version, numbers in self.classes.items():
+            retired = {name: place for place, name in enumerate(self.old.states[version]["retired"], 1)}
+            order = {name: row for row, name in enumerate(graphs[version].class_names, 1)}
+            rows[version] = {
+                number: (name, order.get(name, len(order) + number), None, retired.get(name))
+                for name, number in numbers.items()
+            }
+            for number, whole in self.merged[version].items():
+                rows[version].setdefault(number, ("", 0, whole, None))
+        self.records.insert("classes", ((number, *row, *span) for number, row, span in _runs(rows)))
+        self.records.insert("classes", ((number, name, number, None, None, 0, 0) for name, number in self.lost.items()))
+
+    # --- vertices ----------------------------------------------------------------------------------------------------
+
+    def _number_vertices(self, version: int, graph: EvolvingGraph) -> None:
+        """Number the vertices of a version that no earlier one has."""
+        for identity in self._identities(version, graph):
+            if identity not in self.vertices:
+                self.vertices[identity] = len(self.vertices) + 1
+                self.came.setdefault(identity[0], []).append(identity[1])
+
+    def _identities(self, version: int, graph: EvolvingGraph) -> list[tuple[str, int]]:
+        since = self.old.array(self.old.states[version]["graph"]["since"]).tolist()
+        return [(str(id), one) for id, one in zip(graph.ids.tolist(), since, strict=True)]
+
+    def _vertex(self, id: object, version: int) -> int:
+        """The number of the vertex that had an id in a version."""
+        came = [one for one in self.came.get(str(id), ()) if one <= version]
+        identity = (str(id), max(came, default=0))
+        return self.vertices.setdefault(identity, len(self.vertices) + 1)
+
+    def _contents(self, graphs: Mapping[int, EvolvingGraph], decided: set[int]) -> None:
+        """Graphs, labels and counts of all versions."""
+        segments: dict[int, dict[int, tuple[str]]] = {}
+        labels: dict[int, dict[int, tuple[str, int, int | None]]] = {}
+        supports: dict[int, dict[tuple[int, int], tuple[int]]] = {}
+        fresh: dict[int, dict[int, tuple[int]]] = {}
+        written: dict[str, tuple[int, str, NDArray[np.int32]]] = {}
+        for version, graph in graphs.items():
+            state, times = self.old.states[version], graph.times.tolist()
+            numbers = np.array([*(self.classes[version][name] for name in graph.class_names), -1], np.int32)
+            found = numbers[graph.codes]
+            vertices = [self.vertices[identity] for identity in self._identities(version, graph)]
+            arrays = {name: entry for name, entry in state["graph"]["arrays"].items() if not _is_label(name)}
+            key = json.dumps([arrays, state["graph"]["since"]])
+            if key not in written:
+                segment = base_segment(unlabelled(graph))
+                name = put_segment(self.objects, segment, np.array(vertices), found)
+                written[key] = (len(written) + 1, name, found)
+            number, name, first = written[key]
+            segments[version] = {number: (name,)}
+            labels[version] = {
+                vertex: (str(id), time, None if label < 0 else label)
+                for vertex, id, time, label, was in zip(
+                    vertices, graph.ids.tolist(), times, found.tolist(), first.tolist(), strict=True
+                )
+                if label < 0 or label != was or vertex in decided
+            }
+            pairs = Counter(pair for pair in zip(times, found.tolist(), strict=True) if pair[1] >= 0)
+            supports[version] = {pair: (count,) for pair, count in pairs.items()}
+            fresh[version] = {time: (count,) for time, count in state["fresh"]}
+            self._state(version, graph)
+        self.records.insert("segments", ((number, *row, *span) for number, row, span in _runs(segments)))
+        self.records.insert("labels", ((vertex, *row, *span) for vertex, row, span in _runs(labels)))
+        self.records.insert("supports", ((*pair, *row, *span) for pair, row, span in _runs(supports)))
+        self.records.insert("fresh", ((time, *row, *span) for time, row, span in _runs(fresh)))
+
+    def _state(self, version: int, graph: EvolvingGraph) -> None:
+        state = self.old.states[version]
+        model = state["model"]
+        names = [
+            self.objects.put(self.old.read(model[part]), suffix)
+            for part, suffix in (("learner", "json"), ("tensors", "safetensors"))
+        ]
+        figures = (len(graph), graph.n_edges, graph.first_time, graph.last_time, len(self.vertices) + 1)
+        self.records.insert("states", [(version, model["number"], *names, int(state["stale"]), *figures)])
+
+    # --- models and decisions ----------------------------------------------------------------------------------------
+
+    def _models(self) -> None:
+        columns: dict[int, list[int]] = {}
+        for version, state in self.old.states.items():
+            names = json.loads(self.old.read(state["model"]["learner"]))["classes"]
+            columns.setdefault(state["model"]["number"], [self._class(name, version) for name in names])
+        head = max(self.old.states)
+        for record in self.old.now["models"]:
+            known = columns.get(record["number"]) or [self._class(name, head) for name in record["classes"]]
+            figures = (record["time"], record["restart"], record["why"], record["train_vertices"])
+            made = (float(record["seconds"]), record["version"], record["before"])
+            self.records.insert("models", [(record["number"], *figures, json.dumps(known), *made)])
+
+    def _decisions(self) -> set[int]:
+        """Write all decisions; returns the vertices that were decided."""
+        vertices = set()
+        for kept in self.old.now["decisions"]:
+            version = kept["version"]
+            number = cache(lambda name, version=version: self._class(name, version))
+            for row in self.old.table(kept["table"]):
+                vertex = self._vertex(row["id"], version)
+                vertices.add(vertex)
+                decided = None if row["class"] == UNSEEN else number(row["class"])
+                reasons = (row["score"], row["probability"], row["model"], row["nearest"], row["neighbours"])
+                values = (vertex, version, str(row["id"]), kept["time"], decided, number(row["best"]), *reasons)
+                self.records.insert("decisions", [values])
+        return vertices
+
+    def _outcomes(self) -> None:
+        found: dict[tuple[int, int], tuple[int, int]] = {}
+        for kept in self.old.now["scored"]:
+            for row in self.old.table(kept["table"]):
+                vertex = self._vertex(row["id"], row["decided"])
+                found[vertex, row["labelled"]] = (self._class(row["truth"], row["labelled"]), row["latency"])
+        self.records.insert("outcomes", ((*key, *value) for key, value in found.items()))
+
+
+def _is_label(name: str) -> bool:
+    return name == "codes" or name.startswith("classes")
+
+
+def _runs(of_version: Mapping[int, Mapping[Any, Any]]) -> Iterator[tuple[Any, Any, tuple[int, int | None]]]:
+    """Of values by key in consecutive versions: each value, from which version and until which one it is in force."""
+    since: dict[Any, tuple[Any, int]] = {}
+    for version, values in of_version.items():
+        for key in [key for key, (value, _) in since.items() if key not in values or values[key] != value]:
+            value, start = since.pop(key)
+            yield key, value, (start, version)
+        for key, value in values.items():
+            since.setdefault(key, (value, version))
+    for key, (value, start) in since.items():
+        yield key, value, (start, None)
+
+
+def _renamings(
+    renamed: Sequence[Mapping[str, Any]], returns: Sequence[Mapping[str, int]], then: int, now: int
+) -> list[tuple[str, str]]:
+    """How classes were renamed, old name and new, from one version of 0.1 to another; in this order.
+
+    What was renamed until then and is not so now, because an earlier version was returned to, gets its old name again;
+    of a merger nobody can tell which name that was. What was renamed since then gets its new name.
+    """
+    events = [(event, _led_to(event, then, returns), _led_to(event, now, returns)) for event in renamed]
+    undone = [(event["new"], event["old"]) for event, before, after in reversed(events) if before and not after]
+    lost = {event["new"] for event, before, after in events if before and not after and event["merged"]}
+    done = [(event["old"], event["new"]) for event, before, after in events if after and not before]
+    return [*((old, new) for old, new in undone if old not in lost), *done]
+
+
+def _led_to(event: Mapping[str, Any], version: int, returns: Sequence[Mapping[str, int]]) -> bool:
+    """Whether a version came of the one in which a class was renamed."""
+    for back in reversed(returns):
+        if event["version"] >= back["version"]:
+            break
+        if back["version"] <= version:
+            version = back["to"]
+    return int(event["version"]) <= version
