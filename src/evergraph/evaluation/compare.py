@@ -36,7 +36,7 @@ from evergraph.evaluation.replay import Judged, replay_all
 from evergraph.evaluation.results import NUMERICS_VERSION, Results
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.names import described
-from evergraph.storage.files import only_one, write_atomic
+from evergraph.storage.files import disk_errors, only_one, write_atomic
 
 __all__ = ["CompareState", "OnCompared", "compare"]
 
@@ -275,17 +275,11 @@ _OF_TASKS["unseen"] = "unseen_share"
 def _keep(out: Path, judged: Sequence[CandidateResult]) -> None:
     """Add lines to those of earlier commands, in place of those of the same detectors on the same trainings."""
     path = out / RESULTS
-    try:
-        with only_one(out / f".{RESULTS}.lock"):  # for another command may be adding its own
-            lines = _read(path)
-            for line in (one.as_dict() for one in judged):
-                lines[_key(line)] = json.dumps(line, ensure_ascii=False, allow_nan=False).encode()
-            write_atomic(path, b"".join(line + b"\n" for line in lines.values()))
-    except OSError as error:
-        raise EvergraphError(
-            f"{path}: the results could not be kept ({error.strerror or error}). The recordings are not lost: make "
-            "room, or change permissions, and run the same command again."
-        ) from error
+    with disk_errors(path, "the results could not be kept"), only_one(out / f".{RESULTS}.lock"):
+        lines = _read(path)
+        for line in (one.as_dict() for one in judged):
+            lines[_key(line)] = json.dumps(line, ensure_ascii=False, allow_nan=False).encode()
+        write_atomic(path, b"".join(line + b"\n" for line in lines.values()))
 
 
 def _read(path: Path) -> dict[str, bytes]:

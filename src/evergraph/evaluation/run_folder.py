@@ -26,9 +26,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evergraph.errors import EvergraphError, InputError
+from evergraph.errors import InputError
 from evergraph.evaluation.results import TaskRow, differences
-from evergraph.storage.files import LOCK, append_line, locked, sync_folder, write_atomic, write_synced
+from evergraph.storage.files import LOCK, append_line, disk_errors, locked, sync_folder, write_atomic
 
 __all__ = ["KeptRun", "RunFolder", "open_run", "read_run"]
 
@@ -42,9 +42,9 @@ RESULTS = "results.jsonl"
 DECISIONS = "decisions"
 CHECKPOINTS = "checkpoints"
 
-Key = tuple[int, int | str]
-"""Seed and time of a row."""
+_SeedAndTime = tuple[int, int | str]
 
+_NOT_KEPT = "the run could not be kept"
 _REMOVE = "remove the file and run the same command again, which writes it anew"
 _ELSEWHERE = "choose another folder (--out), or start over in this one (--replace)"
 
@@ -60,7 +60,7 @@ class RunFolder:
         The rows that are there.
     """
 
-    def __init__(self, path: Path, rows: dict[Key, TaskRow]) -> None:
+    def __init__(self, path: Path, rows: dict[_SeedAndTime, TaskRow]) -> None:
         self.path, self.rows = path, rows
 
     def append(self, row: TaskRow) -> None:
@@ -68,7 +68,7 @@ class RunFolder:
         if (row.seed, row.time) in self.rows:
             return
         path = self.path / RESULTS
-        with _disk_errors(path):
+        with disk_errors(path, _NOT_KEPT):
             append_line(path, json.dumps(row.as_dict(), ensure_ascii=False, allow_nan=False).encode())
         self.rows[row.seed, row.time] = row
 
@@ -77,7 +77,7 @@ class RunFolder:
         path = self.path / GRAPH
         if not path.exists():
             data = json.dumps(facts(), ensure_ascii=False, allow_nan=False).encode() + b"\n"
-            with _disk_errors(path):
+            with disk_errors(path, _NOT_KEPT):
                 write_atomic(path, data)
 
     def keep_decisions(self, seed: int, time: int | str, decided: Callable[[], bytes]) -> None:
@@ -86,7 +86,7 @@ class RunFolder:
         if (seed, time) in self.rows and path.exists():
             return
         data = decided()
-        with _disk_errors(path):
+        with disk_errors(path, _NOT_KEPT):
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(path, data)
 
@@ -194,23 +194,12 @@ def open_run(
     """
     _check_destination(folder)
     with contextlib.ExitStack() as held:
-        with _disk_errors(folder):
+        with disk_errors(folder, _NOT_KEPT):
             folder.mkdir(parents=True, exist_ok=True)
             held.enter_context(locked(folder, "run"))
             _check_destination(folder)  # another process may have been faster
             rows = _prepare(folder, identity, times, replace=replace)
         yield RunFolder(folder, rows)
-
-
-@contextlib.contextmanager
-def _disk_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise EvergraphError(
-            f"{error.filename or path}: the run could not be kept ({error.strerror or error}). What was finished is "
-            "not lost: make room, or change permissions, and run the same command again."
-        ) from error
 
 
 def _check_destination(folder: Path) -> None:
@@ -225,7 +214,7 @@ def _check_destination(folder: Path) -> None:
 
 def _prepare(
     folder: Path, identity: Mapping[str, Any], times: Collection[int | str], *, replace: bool
-) -> dict[Key, TaskRow]:
+) -> dict[_SeedAndTime, TaskRow]:
     """The rows that are there, in a folder that is from now on of this identity."""
     manifest = folder / MANIFEST
     if manifest.exists() and replace:
@@ -242,12 +231,9 @@ def _prepare(
         if (folder / kept).exists():
             shutil.rmtree(folder / kept)
     (folder / GRAPH).unlink(missing_ok=True)
-    staged = folder / f"{MANIFEST}.new"
+    sync_folder(folder)
     content = {"format": FORMAT, "format_version": FORMAT_VERSION, **identity}
-    write_synced(staged, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False).encode() + b"\n")
-    sync_folder(folder)
-    staged.replace(manifest)
-    sync_folder(folder)
+    write_atomic(manifest, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False).encode() + b"\n")
     return {}
 
 
@@ -293,7 +279,7 @@ def _read_identity(manifest: Path, keys: Collection[str]) -> dict[str, Any]:
     return there
 
 
-def _read_rows(path: Path, times: Collection[int | str]) -> dict[Key, TaskRow]:
+def _read_rows(path: Path, times: Collection[int | str]) -> dict[_SeedAndTime, TaskRow]:
     """The rows of a file, after cutting off a half-written last line."""
     try:
         data = path.read_bytes()
@@ -312,9 +298,9 @@ def _read_rows(path: Path, times: Collection[int | str]) -> dict[Key, TaskRow]:
     return rows
 
 
-def _parse_rows(path: Path, data: bytes) -> dict[Key, TaskRow]:
+def _parse_rows(path: Path, data: bytes) -> dict[_SeedAndTime, TaskRow]:
     """The rows of all lines that end, in their order."""
-    rows: dict[Key, TaskRow] = {}
+    rows: dict[_SeedAndTime, TaskRow] = {}
     for number, line in enumerate(data.split(b"\n")[:-1], start=1):
         try:
             row = TaskRow.from_dict(json.loads(line))

@@ -23,9 +23,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from evergraph.errors import EvergraphError, InputError
+from evergraph.errors import InputError
 from evergraph.evaluation.results import NUMERICS_VERSION
-from evergraph.storage.files import append_line
+from evergraph.storage.files import append_line, disk_errors
 
 __all__ = ["CLAIMS", "Problem", "Trial", "TrialResult", "TrialStore", "trial_key"]
 
@@ -167,7 +167,7 @@ class TrialStore:
         }
         row: dict[str, Any] = json.loads(_dumped(given))  # as it will be read: keys are strings, tuples are lists
         path = self.folder / TRIALS / f"{trial.graph_name}{_SUFFIX}"
-        with _disk_errors(path, "the result could not be kept"):
+        with disk_errors(path, "the result could not be kept"):
             path.parent.mkdir(parents=True, exist_ok=True)
             append_line(path, _dumped(row | {"check": _check(row)}))
         return TrialResult(**{name: row[name] for name in _FIELDS})
@@ -180,7 +180,7 @@ class TrialStore:
         """
         path = self.folder / CLAIMS / key
         with contextlib.ExitStack() as held:
-            with _disk_errors(path, "the trial could not be started"):
+            with disk_errors(path, "the trial could not be started"):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 file = held.enter_context(path.open("w"))
                 try:
@@ -213,17 +213,6 @@ def _contents(folder: Path, graph: str | None) -> Iterator[tuple[Path, bytes | N
             f"the results could not be read ({error.strerror or error})",
             file=error.filename or folder,
             fix="change permissions, or choose another folder of results",
-        ) from error
-
-
-@contextlib.contextmanager
-def _disk_errors(path: Path, what: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise EvergraphError(
-            f"{error.filename or path}: {what} ({error.strerror or error}). What was finished is not lost: make room, "
-            "or change permissions, and run the same command again."
         ) from error
 
 

@@ -16,6 +16,7 @@ __all__ = [
     "LOCK",
     "append_line",
     "create",
+    "disk_errors",
     "locked",
     "only_one",
     "refuse_link",
@@ -92,6 +93,18 @@ def refuse_link(path: Path) -> None:
     """Refuse a path that is a symbolic link: what is written there would go elsewhere."""
     if path.is_symlink():
         raise _link(path)
+
+
+@contextlib.contextmanager
+def disk_errors(path: Path, problem: str) -> Iterator[None]:
+    """Turn a failure of the disk into an error that says what could not be done, and what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise EvergraphError(
+            f"{error.filename or path}: {problem} ({error.strerror or error}). What was finished is not lost: make "
+            "room, or change permissions, and run the same command again."
+        ) from error
 
 
 @contextlib.contextmanager
