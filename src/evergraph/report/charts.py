@@ -357,6 +357,7 @@ def _rows(names: Sequence[str], marks: Sequence[str]) -> tuple[dict[str, Any], d
         "fixedrange": True,
         "showgrid": False,
         "showline": False,
+        "ticks": "",
         "range": [len(names) - 0.5, -0.5],
         "tickvals": list(range(len(names))),
         "ticktext": wide,
