@@ -1,8 +1,8 @@
 """Run a sample of every experiment again and compare it with the committed results, bit for bit.
 
-The sample of an experiment are those of its committed trials that were fastest. For each experiment it prints "N trials
-in both, M differ"; the exit code is 1 if any trial differs or an experiment has no sample. Results were made with one
-thread::
+The sample of an experiment are its fastest committed trials; that of `evergraph compare` is one seed on
+metamath. For each experiment it prints "N trials in both, M differ"; the exit code is 1 if any trial differs or an
+experiment has no sample. Results were made with one thread::
 
     OMP_NUM_THREADS=1 python paper/scripts/rerun_sample.py --graphs graphs --planetoid data/planetoid
 """
@@ -10,7 +10,10 @@ thread::
 from __future__ import annotations
 
 import argparse
+import json
+import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +28,11 @@ from evergraph_paper.static import grid
 
 RESULTS = Path(__file__).parents[1] / "results"
 NO_FOLDER = ("metamath", "synthetic")
+SAMPLED = ("exp1", "exp2", "exp2a", "exp3", "exp4", "exp4a", "exp4b", "exp4c", "compare")
+
+
+COMPARED = {"graph": "metamath", "seed": 0}
+DETECTORS = ("none", "msp", "energy", "gdoc:0.5", "gdoc:0.75")
 
 
 def numbers(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -49,6 +57,39 @@ def trials_of(name: str, graphs: list[Subject], planetoid: Path) -> list[Trial]:
     return [row.trial(seed) for row in rows for seed in range(3)]
 
 
+def compared(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """The figures, and the rows of the tasks, that a comparison in a folder has of each detector of the sample."""
+    lines = [json.loads(line) for line in (folder / "results.jsonl").read_text(encoding="utf-8").splitlines()]
+    return {
+        line["detector"]: [numbers(row) for row in (line["figures"], *line["tasks"])]
+        for line in lines
+        if COMPARED.items() <= line.items() and line["detector"] in DETECTORS
+    }
+
+
+def rerun_compare() -> bool:
+    """Run the sample of `evergraph compare`; whether it differs."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["compare", COMPARED["graph"], "--seeds", COMPARED["seed"], "--detectors", ",".join(DETECTORS)]
+        arguments = [sys.executable, "-m", "evergraph", *map(str, command), "--out", folder, "--jobs", "1", "--quiet"]
+        subprocess.run(arguments, check=True, stdout=subprocess.DEVNULL)
+        before, now = compared(RESULTS / "compared"), compared(Path(folder))
+    shared = [name for name in before if name in now]
+    different = 0
+    for name in shared:
+        changed = {
+            figure
+            for old, new in zip(before[name], now[name], strict=True)
+            for figure in old.keys() & new.keys()
+            if old[figure] != new[figure]
+        }
+        if changed:
+            different += 1
+            print(f"compare, {name}: {', '.join(sorted(changed))} differ")
+    print(f"compare: {len(shared)} trials in both, {different} differ", flush=True)
+    return bool(different) or not shared
+
+
 def main() -> int:
     """Run the sample, and say what differs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -62,7 +103,10 @@ def main() -> int:
     graphs = subjects(given.graphs)
     again: dict[str, Mapping[str, Any]] = {}
     wrong = False
-    for name in given.only or ("exp1", "exp2", "exp2a", "exp3", "exp4", "exp4a", "exp4b", "exp4c"):
+    for name in given.only or SAMPLED:
+        if name == "compare":
+            wrong |= rerun_compare()
+            continue
         planned = {trial_key(trial): trial for trial in trials_of(name, graphs, given.planetoid)}
         there = sorted((key for key in planned if key in committed), key=lambda key: committed[key].made["seconds"])
         different = 0

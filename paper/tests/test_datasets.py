@@ -235,7 +235,7 @@ def test_what_is_written(
 ) -> None:
     graph, found = made
     graph.save(tmp_path / "made & $here$")
-    with caplog.at_level(logging.INFO, datasets.__name__):
+    with caplog.at_level(logging.INFO, datasets.log.name):
         written = write_datasets([str(tmp_path / "made & $here$")], tmp_path / "out", "a test & more")
     assert [record.getMessage().split(", ")[-1] for record in caplog.records] == ["graph 1 of 1"]
     expected = [f"datasets.{kind}" for kind in ("json", "md", "tex", "csv")]

@@ -8,9 +8,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
@@ -33,22 +32,10 @@ _WHAT = (
 )
 
 
-# Written out, for the place that has these names imports torch, which help must not wait for. A test compares them.
-class ExperimentName(StrEnum):
-    """What can be reproduced."""
-
-    exp1 = "exp1"
-    exp2 = "exp2"
-    exp2a = "exp2a"
-    exp3 = "exp3"
-    exp4 = "exp4"
-    exp4a = "exp4a"
-    exp4b = "exp4b"
-    exp4c = "exp4c"
-    datasets = "datasets"
-    tune = "tune"
-    claims = "claims"
-    all_ = "all"
+# Written out: the module that has these names imports torch, which help must not wait for. A test compares them.
+ExperimentName = Literal[
+    "exp1", "exp2", "exp2a", "exp3", "exp4", "exp4a", "exp4b", "exp4c", "datasets", "tune", "claims", "all"
+]
 
 
 def reproduce(
@@ -109,11 +96,11 @@ def reproduce(
         full=full,
         only_show=show,
     )
-    names = [experiment.value]
-    if experiment is ExperimentName.all_:
-        names = [name.value for name in ExperimentName if name is not ExperimentName.all_]
+    names: list[str] = [experiment]
+    if experiment == "all":
+        names = [name for name in get_args(ExperimentName) if name != "all"]
         if planetoid is None and not show:
-            names.remove(ExperimentName.exp1.value)
+            names.remove("exp1")
             typer.echo("Leaving experiment 1 out, for there is no --planetoid.", err=True)
     job.check(names)
     printed: list[Any] = []

@@ -43,11 +43,6 @@ def facts(path: str) -> dict[str, Any]:
     Times are written as the graph's axis writes them, and tasks are the times with vertices from the first task on.
     Shares and exponents are rounded to six digits.
 
-    Parameters
-    ----------
-    path
-        A graph folder, or the name of a graph that needs none.
-
     Returns
     -------
     dict
@@ -197,13 +192,6 @@ authors' code compares with all times before, unless told otherwise."""
 def datasets_table(facts: Sequence[Facts], note: str = "") -> Table:
     """The paper's table of data sets: some graphs, and below them those of the paper.
 
-    Parameters
-    ----------
-    facts
-        What `facts` says of each graph.
-    note
-        Where they are from; it stands below the table.
-
     Examples
     --------
     >>> table = datasets_table([])
@@ -272,15 +260,6 @@ def _range_cell(low: float | None, high: float | None) -> Cell:
 
 def write_datasets(paths: Iterable[str], out: str | Path, note: str = "") -> list[Path]:
     """Describe some graphs: facts, the table of data sets, and figures. The same graphs give the same bytes.
-
-    Parameters
-    ----------
-    paths
-        Graph folders, or names of graphs that need none.
-    out
-        The folder for the files; it is made if need be.
-    note
-        Where they are from: command, data. It stands below the table and each figure.
 
     Returns
     -------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,38 +14,16 @@ from numpy.typing import ArrayLike, NDArray
 from evergraph.errors import InputError
 from evergraph.evaluation.trials import TrialResult
 from evergraph.presentation import Cell, Column, Section, Table, style
+from evergraph_paper.figures import same_range
 from evergraph_paper.paper import printed
 from evergraph_paper.static import STATIC_GRAPHS, STATIC_MODELS, StaticRow, StaticTrial, Which
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = [
-    "Curve",
-    "Divergence",
-    "Results",
-    "accuracy_table",
-    "curves",
-    "divergence_table",
-    "divergences",
-    "exp1_figures",
-    "half_jeffreys",
-    "histogram_divergence",
-    "jensen_shannon",
-    "jensen_shannon_distance",
-    "splits_table",
-    "static_results",
-]
-
 
 def half_jeffreys(p: ArrayLike, q: ArrayLike) -> float:
     """Half of the Jeffreys divergence, ½ KL(p‖q) + ½ KL(q‖p): the formula that the paper prints.
-
-    Parameters
-    ----------
-    p, q
-        Weights that are not negative; each vector is divided by its sum. Where one of them is 0 and the other is not,
-        the divergence is infinite.
 
     Examples
     --------
@@ -63,11 +40,6 @@ def half_jeffreys(p: ArrayLike, q: ArrayLike) -> float:
 def jensen_shannon(p: ArrayLike, q: ArrayLike) -> float:
     """Jensen-Shannon divergence in nats, ½ KL(p‖m) + ½ KL(q‖m) with m midway: from 0 to ln 2, as in Lin (1991).
 
-    Parameters
-    ----------
-    p, q
-        Weights that are not negative; each vector is divided by its sum.
-
     Examples
     --------
     >>> round(jensen_shannon([1, 3], [3, 1]), 4), round(jensen_shannon([1, 0], [0, 1]), 4)
@@ -81,11 +53,6 @@ def jensen_shannon(p: ArrayLike, q: ArrayLike) -> float:
 
 def jensen_shannon_distance(p: ArrayLike, q: ArrayLike) -> float:
     """Square root of `jensen_shannon`: what the authors' code computes, by SciPy's function ``jensenshannon``.
-
-    Parameters
-    ----------
-    p, q
-        Weights that are not negative; each vector is divided by its sum.
 
     Examples
     --------
@@ -151,6 +118,7 @@ def curves(results: Results) -> list[Curve]:
 
     Examples
     --------
+    >>> from evergraph_paper.static import grid
     >>> trials = grid("planetoid", [0, 1], graphs=["cora"], models=["gcn"], splits=["A"], pretraining=[0], epochs=1)
     >>> (curve,) = curves([(trials[0], {"accuracy": [0.1, 0.5]}), (trials[1], {"accuracy": [0.3, 0.5]})])
     >>> [round(value, 4) for value in (*curve.mean, *curve.sd)]
@@ -225,15 +193,9 @@ def divergences(results: Results, bins: int = 20) -> list[Divergence]:
     A run of split A stands opposite to that of split B on the same graph under the same seed, epoch by epoch. Which
     graph comes first does not matter: a sum over pairs does not depend on their order.
 
-    Parameters
-    ----------
-    results
-        Both splits of each graph and seed.
-    bins
-        Bins of the histograms, of equal width from 0 to 1.
-
     Examples
     --------
+    >>> from evergraph_paper.static import grid
     >>> trials = grid("planetoid", [0], graphs=["cora"], models=["gcn"], pretraining=[0], epochs=1)
     >>> a, b = {"accuracy": [0.42, 0.44]}, {"accuracy": [0.84, 0.88]}  # all of B is twice as good
     >>> (found,) = divergences(list(zip(trials, [a, b])))
@@ -282,13 +244,6 @@ def _divergence(model: str, pretraining: int, a: _Side, b: _Side, bins: int) -> 
 def histogram_divergence(one: ArrayLike, other: ArrayLike, bins: int = 20) -> float:
     """Jensen-Shannon divergence in nats between the histograms of two samples of shares.
 
-    Parameters
-    ----------
-    one, other
-        Numbers from 0 to 1, in any order; there need not be as many of both.
-    bins
-        Bins of equal width from 0 to 1.
-
     Examples
     --------
     >>> histogram_divergence([0.1, 0.9], [0.9, 0.1]), round(histogram_divergence([0.1, 0.1], [0.9]), 4)
@@ -315,36 +270,16 @@ _PLATEAU = 10
 
 def static_results(found: Mapping[str, TrialResult], seeds: Sequence[int] | None = None) -> list[Any]:
     """The trials of experiment 1 that have run, each with its result, in the order of its grid."""
-    by_settings = {
-        _canonical(trial.described()): trial
-        for graph in STATIC_GRAPHS
-        for split in ("A", "B")
-        for model in STATIC_MODELS
-        for pretraining in {one.trial["pretraining"] for one in found.values() if one.trial.get("kind") == "static"}
-        for epochs in {one.trial["epochs"] for one in found.values() if one.trial.get("kind") == "static"}
-        for trial in [StaticTrial(graph, Path(), split, model, pretraining, epochs)]
-    }
-    results = []
+    grid: dict[tuple[Any, ...], tuple[StaticTrial, Mapping[str, Any]]] = {}
     for one in found.values():
-        trial = by_settings.get(_canonical(one.trial))
-        if trial is not None and (seeds is None or one.seed in seeds):
-            fields = (trial.graph, Path(), trial.split, trial.model, trial.pretraining, trial.epochs, one.seed)
-            results.append((StaticTrial(*fields), one.result))
-    order = {name: place for place, name in enumerate((*STATIC_GRAPHS, *STATIC_MODELS))}
-    return sorted(
-        results,
-        key=lambda pair: (
-            order[pair[0].graph],
-            pair[0].split,
-            order[pair[0].model],
-            pair[0].pretraining,
-            pair[0].seed,
-        ),
-    )
-
-
-def _canonical(description: Mapping[str, Any]) -> str:
-    return json.dumps(description, sort_keys=True)
+        if one.trial.get("kind") != "static" or (seeds is not None and one.seed not in seeds):
+            continue
+        graph, which, pretraining, epochs = (one.trial[name] for name in ("graph", "split", "pretraining", "epochs"))
+        for place, model in enumerate(STATIC_MODELS):
+            trial = StaticTrial(graph, Path(), which, model, pretraining, epochs, one.seed)
+            if trial.described() == one.trial:
+                grid[STATIC_GRAPHS.index(graph), which, place, pretraining, one.seed, epochs] = trial, one.result
+    return [grid[key] for key in sorted(grid)]
 
 
 def accuracy_table(results: Results) -> Table:
@@ -426,12 +361,7 @@ def splits_table(rows: Sequence[StaticRow]) -> Table:
     columns = (
         Column("graph", align="left"),
         Column("split", align="left"),
-        *(
-            Column(
-                name.replace("_", " ").removesuffix(" vertices") if name == "test_vertices" else name.replace("_", " ")
-            )
-            for name in names
-        ),
+        *(Column("test" if name == "test_vertices" else name.replace("_", " ")) for name in names),
         Column("label rate"),
     )
     lines: list[Any] = [Section("ours")]
@@ -479,10 +409,7 @@ def exp1_figures(results: Results) -> dict[str, Figure]:
                     panel.set_title(f"{graph}, {split}, {pretraining or 'no'} epochs before")
                     panel.set_xlabel("inference epoch" if line == len(rows) - 1 else "")
                     panel.set_ylabel("" if column else "accuracy, %")
-            for column in axes.T:
-                limits = [panel.get_ylim() for panel in column]
-                for panel in column:
-                    panel.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
+            same_range(axes)
             style.legend_below(picture)
         figures[f"exp1-{split}"] = picture
     return figures

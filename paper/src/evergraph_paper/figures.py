@@ -38,7 +38,7 @@ def exp2_figure(graphs: Sequence[Subject], results: Results, *, steps: int = 200
                 panel.set_title("" if line else graph.name)
                 panel.set_xlabel("history" if line else "")
                 panel.set_ylabel("" if column else f"{restart}: accuracy, %")
-        _same_range(axes)
+        same_range(axes)
         style.legend_below(picture)
     return picture
 
@@ -139,7 +139,7 @@ def _line(
     style.lines_with_band(panel, list(x), scale * mean, scale * (mean - half), scale * (mean + half), label, index)
 
 
-def _same_range(axes: Any) -> None:
+def same_range(axes: Any) -> None:
     """Panels of one graph, in one column, can be compared."""
     for column in axes.T:
         limits = [panel.get_ylim() for panel in column]

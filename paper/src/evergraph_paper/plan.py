@@ -28,31 +28,6 @@ from evergraph.names import build_model, described
 from evergraph.storage.files import only_one, write_atomic
 from evergraph_paper.as_published import unmapped_open_f1
 
-__all__ = [
-    "ALPHAS",
-    "LABEL_RATES",
-    "LEVELS",
-    "MODELS",
-    "RESTARTS",
-    "THRESHOLDS",
-    "LifelongTrial",
-    "Row",
-    "Subject",
-    "exp2",
-    "exp2a",
-    "exp3",
-    "exp4",
-    "exp4a",
-    "exp4b",
-    "exp4c",
-    "keep_subjects",
-    "kept_subjects",
-    "rows",
-    "rows_of",
-    "settings_of",
-    "subject",
-]
-
 LEVELS = (25, 50, 75, 100)
 """Shares of the time differences that the four histories cover, in percent."""
 FILE = "graphs.json"
@@ -61,15 +36,6 @@ FILE = "graphs.json"
 @dataclass(frozen=True)
 class Subject:
     """A graph to experiment on.
-
-    Parameters
-    ----------
-    path
-        Where it is: a graph folder, or the name of one that needs none.
-    fingerprint
-        Tells it from all others.
-    sizes
-        The histories that cover 25, 50 and 75 percent of the time differences before its first task.
 
     Examples
     --------

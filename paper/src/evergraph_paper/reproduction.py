@@ -29,24 +29,10 @@ from evergraph_paper.tune import apply_rates, choose, read_rates, tune_rows, tun
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["EXPERIMENTS", "Experiment", "Extent", "Reproduced", "Reproduction", "Shown", "note", "show"]
-
 
 @dataclass(frozen=True)
 class Extent:
-    """How much of an experiment to run.
-
-    Parameters
-    ----------
-    seeds
-        How often.
-    models
-        Which models; None for all of the experiment.
-    label_rates
-        Of experiment 3.
-    steps
-        Of training for each task.
-    """
+    """How much of an experiment to run."""
 
     seeds: tuple[int, ...] = (0,)
     models: tuple[str, ...] | None = None
@@ -88,126 +74,88 @@ Subjects = Sequence[Subject]
 
 @dataclass(frozen=True)
 class Experiment:
-    """One of the paper's experiments.
+    """One of the paper's experiments: how often the paper ran it, its grid and models, and what it shows of results."""
 
-    Parameters
-    ----------
-    title
-        What it asks.
-    repetitions
-        How often the paper ran it.
-    rows
-        Its grid on some graphs.
-    tables, figures
-        What it shows of the results.
-    """
-
-    title: str
+    name: str
     repetitions: int
-    rows: Callable[[Subjects, Extent], list[Row]]
-    tables: Callable[[Subjects, Extent, Results], dict[str, Table]]
-    figures: Callable[[Subjects, Extent, Results], dict[str, Figure]]
+    plan: Callable[[Subjects, Sequence[str], Extent], list[Row]]
+    table: Callable[[Subject, list[Row], Extent, Results], Table]
+    figure: Callable[[Subjects, list[Row], Extent, Results], Figure] | None = None
+    models: Sequence[str] = ("sage",)
+    figure_each: bool = False
+
+    def rows(self, graphs: Subjects, extent: Extent) -> list[Row]:
+        """Its grid on some graphs."""
+        return self.plan(graphs, extent.chosen(self.name, self.models), extent)
+
+    def tables(self, graphs: Subjects, extent: Extent, results: Results) -> dict[str, Table]:
+        """A table for each graph."""
+        return {
+            f"{self.name}-{graph.name}": self.table(graph, self.rows([graph], extent), extent, results)
+            for graph in graphs
+        }
+
+    def figures(self, graphs: Subjects, extent: Extent, results: Results) -> dict[str, Figure]:
+        """A figure of all graphs, or one for each."""
+        parts = {f"{self.name}-{one.name}": [one] for one in graphs} if self.figure_each else {self.name: graphs}
+        draw = self.figure
+        return (
+            {}
+            if draw is None
+            else {key: draw(part, self.rows(part, extent), extent, results) for key, part in parts.items()}
+        )
 
 
-def _each(make: Callable[..., Table], name: str) -> Callable[[Subjects, Extent, Results], dict[str, Table]]:
-    """One table for each graph."""
-    return lambda graphs, extent, results: {
-        f"{name}-{graph.name}": make(graph, results, steps=extent.steps) for graph in graphs
-    }
+def _planned(make: Callable[..., list[Row]]) -> Callable[[Subjects, Sequence[str], Extent], list[Row]]:
+    """A grid of GraphSAGE alone."""
+    return lambda graphs, _, extent: make(graphs, steps=extent.steps)
 
 
-def _nothing(*_: Any) -> dict[str, Any]:
-    return {}
+def _shown(make: Callable[..., Any]) -> Callable[[Any, list[Row], Extent, Results], Any]:
+    """A table or a figure that needs only the graph, or graphs, and the results."""
+    return lambda graphs, _, extent, results: make(graphs, results, steps=extent.steps)
 
 
-def _rows_2(graphs: Subjects, extent: Extent) -> list[Row]:
-    return plan.exp2(graphs, extent.chosen("exp2", plan.MODELS), steps=extent.steps)
-
-
-def _rows_2a(graphs: Subjects, extent: Extent) -> list[Row]:
-    return plan.exp2a(graphs, extent.chosen("exp2a", ("mlp", "sage", "gat")), steps=extent.steps)
-
-
-def _rows_4b(graphs: Subjects, extent: Extent) -> list[Row]:
-    models = extent.chosen("exp4b", ("sage", "sgc", "gat"))
+def _exp4b(graphs: Subjects, models: Sequence[str], extent: Extent) -> list[Row]:
     rows = plan.exp4b(graphs, models, steps=extent.steps)
     return rows if "sgc" in models else [row for row in rows if row.hops is None]
 
 
-def _rows_3(graphs: Subjects, extent: Extent) -> list[Row]:
-    extent.chosen("exp3", ("sage",))
-    return plan.exp3(graphs, extent.label_rates, steps=extent.steps)
-
-
-def _only_sage(make: Callable[..., list[Row]], name: str) -> Callable[[Subjects, Extent], list[Row]]:
-    """The rows of an experiment that has no other model."""
-
-    def found(graphs: Subjects, extent: Extent) -> list[Row]:
-        extent.chosen(name, ("sage",))
-        return make(graphs, steps=extent.steps)
-
-    return found
-
-
-EXPERIMENTS: dict[str, Experiment] = {
-    "exp2": Experiment(
-        "Models, histories, and warm against cold restarts",
-        10,
-        _rows_2,
-        _each(tables.exp2_table, "exp2"),
-        lambda graphs, extent, results: {"exp2": figures.exp2_figure(graphs, results, steps=extent.steps)},
-    ),
-    "exp2a": Experiment(
-        "Trained once against trained on",
-        10,
-        _rows_2a,
-        lambda graphs, extent, results: {
-            f"exp2a-{graph.name}": tables.exp2a_table(graph, _rows_2a([graph], extent), results) for graph in graphs
-        },
-        lambda graphs, extent, results: {"exp2a": figures.exp2a_figure(graphs, _rows_2a(graphs, extent), results)},
-    ),
-    "exp3": Experiment(
-        "Fewer labels",
-        5,
-        _rows_3,
-        lambda graphs, extent, results: {
-            f"exp3-{graph.name}": tables.exp3_table(graph, extent.label_rates, results, steps=extent.steps)
-            for graph in graphs
-        },
-        lambda graphs, extent, results: {
-            f"exp3-{graph.name}": figures.exp3_figure(graph, extent.label_rates, results, steps=extent.steps)
-            for graph in graphs
-        },
-    ),
-    "exp4": Experiment(
-        "Detecting unseen classes",
-        5,
-        _only_sage(plan.exp4, "exp4"),
-        _each(tables.exp4_table, "exp4"),
-        lambda graphs, extent, results: {"exp4": figures.exp4_figure(graphs, results, steps=extent.steps)},
-    ),
-    "exp4a": Experiment(
-        "Threshold and risk reduction",
-        5,
-        _only_sage(plan.exp4a, "exp4a"),
-        _each(tables.exp4a_table, "exp4a"),
-        lambda graphs, extent, results: {"exp4a": figures.exp4a_figure(graphs, results, steps=extent.steps)},
-    ),
-    "exp4b": Experiment("Other models under gDOC", 5, _rows_4b, _each(tables.exp4b_table, "exp4b"), _nothing),
-    "exp4c": Experiment(
-        "What detection costs",
-        5,
-        _only_sage(plan.exp4c, "exp4c"),
-        _each(tables.exp4c_table, "exp4c"),
-        _nothing,
-    ),
-    "tune": Experiment(
-        "Choosing the learning rate on a development graph",
-        3,
-        _only_sage(tune_rows, "tune"),
-        _each(tune_table, "tune"),
-        _nothing,
-    ),
+EXPERIMENTS = {
+    one.name: one
+    for one in (
+        Experiment(
+            "exp2",
+            10,
+            lambda graphs, models, extent: plan.exp2(graphs, models, steps=extent.steps),
+            _shown(tables.exp2_table),
+            _shown(figures.exp2_figure),
+            plan.MODELS,
+        ),
+        Experiment(
+            "exp2a",
+            10,
+            lambda graphs, models, extent: plan.exp2a(graphs, models, steps=extent.steps),
+            lambda graph, rows, _, results: tables.exp2a_table(graph, rows, results),
+            lambda graphs, rows, _, results: figures.exp2a_figure(graphs, rows, results),
+            ("mlp", "sage", "gat"),
+        ),
+        Experiment(
+            "exp3",
+            5,
+            lambda graphs, _, extent: plan.exp3(graphs, extent.label_rates, steps=extent.steps),
+            lambda graph, _, extent, results: tables.exp3_table(graph, extent.label_rates, results, steps=extent.steps),
+            lambda graphs, _, extent, results: figures.exp3_figure(
+                graphs[0], extent.label_rates, results, steps=extent.steps
+            ),
+            figure_each=True,
+        ),
+        Experiment("exp4", 5, _planned(plan.exp4), _shown(tables.exp4_table), _shown(figures.exp4_figure)),
+        Experiment("exp4a", 5, _planned(plan.exp4a), _shown(tables.exp4a_table), _shown(figures.exp4a_figure)),
+        Experiment("exp4b", 5, _exp4b, _shown(tables.exp4b_table), models=("sage", "sgc", "gat")),
+        Experiment("exp4c", 5, _planned(plan.exp4c), _shown(tables.exp4c_table)),
+        Experiment("tune", 3, _planned(tune_rows), _shown(tune_table)),
+    )
 }
 
 

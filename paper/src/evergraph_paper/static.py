@@ -31,20 +31,6 @@ from evergraph.nn.adam import Adam
 from evergraph.nn.base import Parameters
 from evergraph.nn.memory import kept_memory
 
-__all__ = [
-    "STATIC_GRAPHS",
-    "STATIC_MODELS",
-    "Recipe",
-    "Split",
-    "StaticRow",
-    "StaticTrial",
-    "Which",
-    "grid",
-    "recipe",
-    "split",
-    "static_table",
-]
-
 Which = Literal["A", "B"]
 """A trains on few vertices and adds many, B the other way round."""
 
@@ -56,17 +42,7 @@ STATIC_GRAPHS = ("cora", "citeseer", "pubmed")
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """A graph, and which of its vertices are there from the start, with their labels.
-
-    Parameters
-    ----------
-    graph
-        All vertices, those to train on first.
-    train
-        For each vertex whether it is there from the start. The others are unseen.
-    test
-        For each vertex whether accuracy is measured on it; these are unseen ones.
-    """
+    """A graph, and which of its vertices are there from the start, with their labels."""
 
     graph: EvolvingGraph
     train: NDArray[np.bool_]
@@ -152,15 +128,6 @@ def split(folder: Path, name: str, which: Which) -> Split:
 
     Cora is split as Planetoid has it, 140 + 500; the paper has 140 + 300 in the order of other files (A21). Citeseer
     has 15 vertices without label. In split B they are train vertices that have no part in the loss.
-
-    Parameters
-    ----------
-    folder
-        Where the files ``ind.{name}.*`` are.
-    name
-        ``"cora"``, ``"citeseer"`` or ``"pubmed"``.
-    which
-        ``"A"`` or ``"B"``.
     """
     graph = read_planetoid(folder, name, split=which)
     test = np.zeros(len(graph), bool)
@@ -377,15 +344,6 @@ def grid(
 ) -> list[StaticTrial]:
     """All trials of the experiment; nothing is run.
 
-    Parameters
-    ----------
-    folder
-        Where Planetoid's files are.
-    seeds
-        One run each; the paper has 100.
-    graphs, models, splits, pretraining, epochs
-        See `StaticTrial`.
-
     Examples
     --------
     >>> trials = grid("planetoid", seeds=range(10))
@@ -405,23 +363,7 @@ def grid(
 
 @dataclass(frozen=True)
 class StaticRow:
-    """One graph in one split, in numbers; edges are undirected and without self-loops.
-
-    Parameters
-    ----------
-    graph, split
-        Which.
-    classes, features, vertices, edges, average_degree
-        Of the whole graph.
-    train_vertices, train_edges
-        What is there from the start.
-    unseen_vertices, unseen_edges
-        What comes later.
-    test_vertices
-        On how many of them accuracy is measured.
-    label_rate
-        Share of the vertices that is there from the start.
-    """
+    """One graph in one split, in numbers; edges are undirected and without self-loops."""
 
     graph: str
     split: str
@@ -441,15 +383,7 @@ class StaticRow:
 def static_table(
     folder: str | Path, graphs: Sequence[str] = STATIC_GRAPHS, splits: Sequence[Which] = _SPLITS
 ) -> list[StaticRow]:
-    """The rows of the paper's table of static graphs, counted in Planetoid's files.
-
-    Parameters
-    ----------
-    folder
-        Where these are.
-    graphs, splits
-        Which rows.
-    """
+    """The rows of the paper's table of static graphs, counted in Planetoid's files."""
     return [_row(Path(folder), graph, which) for graph in graphs for which in splits]
 
 

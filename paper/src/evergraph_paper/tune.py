@@ -16,18 +16,6 @@ from evergraph_paper.measured import Measured
 from evergraph_paper.plan import LEVELS, Row, Subject, rows
 from evergraph_paper.tables import Results
 
-__all__ = [
-    "RATES",
-    "WEIGHT_DECAYS",
-    "Choice",
-    "apply_rates",
-    "choose",
-    "read_rates",
-    "tune_rows",
-    "tune_table",
-    "write_rates",
-]
-
 RATES = (0.1, 0.05, 0.01, 0.005, 0.001, 0.0005)
 WEIGHT_DECAYS = (0.0, 0.0005)
 

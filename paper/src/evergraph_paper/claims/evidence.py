@@ -18,26 +18,6 @@ from evergraph_paper.measured import Measured, collect
 from evergraph_paper.plan import RESTARTS, Row, Subject, exp2, exp2a, exp3, exp4, exp4b
 from evergraph_paper.static import StaticTrial
 
-__all__ = [
-    "Answer",
-    "Evidence",
-    "Gap",
-    "Paired",
-    "Verdict",
-    "answer",
-    "average",
-    "every_part",
-    "fit",
-    "judged",
-    "listed",
-    "mean_of",
-    "on_graphs",
-    "paired",
-    "parts_in_words",
-    "seeds_in_words",
-    "subtract",
-]
-
 Answer = Literal["holds", "fails", "not testable here"]
 
 
@@ -329,21 +309,7 @@ def judged(
     used: Iterable[Measured] = (),
     details: Mapping[str, Any],
 ) -> Verdict:
-    """A verdict; what is missing is named where it keeps the claim from being judged.
-
-    Parameters
-    ----------
-    claim, statement, paper, details
-        As of `Verdict`.
-    holds
-        None if it cannot be told.
-    numbers
-        One text for each graph or part.
-    missing
-        What would be needed.
-    used
-        The rows that were used.
-    """
+    """A verdict; what is missing is named where it keeps the claim from being judged."""
     rows = list(used)
     texts = [text for text in numbers if text]
     if holds is None:
