@@ -224,6 +224,8 @@ def build(kind: str, text: str, **options: float | None) -> Any:
     evergraph.errors.InputError: the model sgc has no setting 'hidden'. To fix it: leave it out; sgc has: hops.
     """
     name, colon, rest = text.partition(":")
+    if name not in known(kind):
+        raise _unknown(kind, name, known(kind))
     found = load(kind, name)
     try:
         built: Any = found()

@@ -2,15 +2,17 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
-from evergraph import EvolvingGraph
+from evergraph import EvolvingGraph, cli
 from evergraph.analysis import tdiff
 from evergraph.datasets import synthetic
 
@@ -154,3 +156,32 @@ def test_output_that_cannot_be_written_is_an_error_without_a_traceback():
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert os.strerror(28) in done.stderr
+
+
+def broken_commands(app):
+    raise RuntimeError("out of order")
+
+
+def clashing_commands(app):
+    app.command("fine")(lambda: None)
+    app.command("run")(lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [
+        ("no_such_package:add", "no_such_package.*cannot be loaded"),
+        ("tests.cli.test_cli:broken_commands", "out of order"),
+        ("tests.cli.test_cli:clashing_commands", "there is a command 'run' already"),
+    ],
+)
+def test_commands_of_a_package_that_cannot_be_used_are_named_and_left_out(place, told, monkeypatch, capsys):
+    entry = EntryPoint("theirs", place, "evergraph.commands")
+    monkeypatch.setattr(cli, "entry_points", lambda **_: [entry])
+    before = list(cli.app.registered_commands)
+    cli._add_plugins()
+    assert re.search(
+        f"Warning: the commands of the package {place.partition(':')[0]} cannot be used: .*{told}",
+        capsys.readouterr().err,
+    )
+    assert cli.app.registered_commands == before

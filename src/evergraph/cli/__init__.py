@@ -40,16 +40,16 @@ def _add_plugins() -> None:
     """Add the commands of installed packages; one that cannot be used is named, and the others work."""
     for entry in entry_points(group="evergraph.commands"):
         before = list(app.registered_commands)
+        names = {command.name for command in before}
         try:
             load_plugin(entry)(app)
-        except InputError as error:
-            typer.echo(f"Warning: {error}", err=True)
-        names = {command.name for command in before}
-        for command in app.registered_commands[len(before) :]:
-            if command.name in names:
-                package = entry.dist.name if entry.dist else entry.module
-                typer.echo(f"Warning: the command {command.name!r} of {package} is ignored: there is one.", err=True)
-                app.registered_commands.remove(command)
+            for command in app.registered_commands[len(before) :]:
+                if command.name in names:
+                    raise ValueError(f"there is a command {command.name!r} already")
+        except Exception as error:  # of another package, which must not keep all commands from working
+            app.registered_commands[:] = before
+            package = entry.dist.name if entry.dist else entry.module
+            typer.echo(f"Warning: the commands of the package {package} cannot be used: {error}", err=True)
 
 
 _add_plugins()
