@@ -31,5 +31,5 @@ def test_an_entry_of_the_reference_can_be_imported(path):
 
 @pytest.mark.parametrize("kind", ["model", "detector", "score", "threshold"])
 def test_everything_with_a_name_is_in_the_reference(kind):
-    there = [resolve(path) for path in ENTRIES]
+    there = [resolve(path) for path in ENTRIES if path.startswith(("evergraph.nn", "evergraph.detect"))]
     assert [name for name in getattr(names, f"{kind.upper()}S") if names.load(kind, name) not in there] == []

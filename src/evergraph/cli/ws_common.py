@@ -36,12 +36,8 @@ Vertices = Annotated[Path | None, option("vertices", "FILE", "Vertices: .csv, .t
 Edges = Annotated[Path | None, option("edges", "FILE", "Edges: .csv, .tsv (also .gz) or .parquet.")]
 VertexIds = Annotated[Path | None, option("vertices", "FILE", "A table with a column of the vertices' ids.")]
 Ids = Annotated[str | None, option("ids", "IDS", "Ids of vertices, separated by commas.")]
-Wait = Annotated[
-    float,
-    typer.Option(
-        min=0, metavar="SECONDS", help="Wait so long for another process that is writing. Default: not at all."
-    ),
-]
+_WAIT = "Wait so long for another process that is writing. Default: not at all."
+Wait = Annotated[float, option("wait", "SECONDS", _WAIT, min=0)]
 ReplaceFile = Annotated[bool, option("replace", None, "Write over the file that is there.")]
 NoLabel = Annotated[bool, option("no-label", None, "Read no labels.")]
 _LABEL = f"The class; empty is no label. Default: label, {_AS_AT_INIT}"
