@@ -77,7 +77,6 @@ def test_help_loads_nothing_heavy() -> None:
     assert loaded_by(run_and_list("--help")).isdisjoint(set(HEAVY) - {"typer", "rich"})
 
 
-@pytest.mark.xfail(strict=False, reason="until the store is SQLite")
 def test_looking_at_a_workspace_needs_neither_torch_nor_pandas(
     tmp_path: Path, command: Callable[..., tuple[int, str, str]]
 ) -> None:
