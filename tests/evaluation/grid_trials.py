@@ -1,4 +1,4 @@
-"""Trials that take no time, and processes that run them: used by `test_shelf` and `test_grid`."""
+"""Trials that take no time, and processes that run them: used by `test_trials` and `test_grid`."""
 
 from __future__ import annotations
 

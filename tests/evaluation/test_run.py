@@ -1,4 +1,4 @@
-"""One run: its protocol, its folder, and the command."""
+"""One run: its protocol and its folder."""
 
 import dataclasses
 import errno
@@ -12,16 +12,11 @@ import subprocess
 import sys
 import time
 from itertools import chain, count
-from typing import get_args
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from evergraph import EvergraphError, EvolvingGraph, InputError
-from evergraph.cli import common
-from evergraph.cli.common import parse_history, parse_seeds
 from evergraph.datasets import synthetic
 from evergraph.detect import DOC, GDOC
 from evergraph.evaluation.configuration import Configuration
@@ -29,9 +24,7 @@ from evergraph.evaluation.results import TaskRow
 from evergraph.evaluation.run import run
 from evergraph.evaluation.run_folder import RunFolder, open_run
 from evergraph.graph.arrays import fingerprint
-from evergraph.graph.window import TextMode
-from evergraph.learning.learner import LifelongLearner, Restart
-from evergraph.learning.task import Mode
+from evergraph.learning.learner import LifelongLearner
 from evergraph.names import DETECTORS, MODELS, build_detector, build_model, load
 from evergraph.nn import MLP, SGC, Custom, GraphSAGE
 from tests.faults import Faults
@@ -577,255 +570,6 @@ def test_whatever_changes_in_a_graph_changes_its_fingerprint():
         EvolvingGraph.build(vertices, every=2),
     ]
     assert len({fingerprint(graph) for graph in graphs}) == len(graphs)
-
-
-# --- options ---------------------------------------------------------------------------------------------------------
-
-
-@given(st.lists(st.integers(0, 60), min_size=1, max_size=8), st.sampled_from([",", ", ", " ,"]))
-def test_seeds_one_by_one(seeds, comma):
-    assert parse_seeds(comma.join(map(str, seeds))) == tuple(dict.fromkeys(seeds))
-
-
-@given(st.integers(0, 500), st.integers(0, 500))
-def test_seeds_from_to(first, length):
-    assert parse_seeds(f"{first}-{first + length}") == tuple(range(first, first + length + 1))
-    if length:
-        with pytest.raises(InputError, match="--seeds is"):
-            parse_seeds(f"{first + length}-{first}")
-
-
-@given(st.text(max_size=8))
-def test_seeds_are_understood_or_refused(text):
-    try:
-        found = parse_seeds(text)
-    except InputError:
-        return
-    assert found
-    assert all(seed >= 0 for seed in found)
-    assert re.fullmatch(r"[0-9,\s-]+", text)
-
-
-@pytest.mark.parametrize("text", ["", "-1", "1-", "0..3", "1,,2", "a", "0-2-4", "1.0", "٣", "0-99999999", "9" * 5000])
-def test_bad_lists_of_seeds(text):
-    with pytest.raises(InputError, match="--seeds"):
-        parse_seeds(text)
-
-
-@pytest.mark.parametrize("text", ["0", "-1", "some", "", "1.5", "٣", "9" * 5000])
-def test_bad_histories(text):
-    with pytest.raises(InputError, match="--history"):
-        parse_history(text)
-    assert (parse_history("full"), parse_history("07")) == ("full", 7)
-
-
-def test_options_have_the_names_of_the_package():
-    for names, known in [
-        (common.Restart, get_args(Restart)),
-        (common.Mode, get_args(Mode)),
-        (common.TextMode, [mode for mode in get_args(TextMode) if mode != "counts"]),
-    ]:
-        assert get_args(names) == tuple(known)
-
-
-# --- the command -----------------------------------------------------------------------------------------------------
-
-QUICK = ("--history", "1", "--steps", "2", "--hidden", "4", "--first", "3")
-
-
-def test_json_has_what_scripts_need(folder, command):
-    code, out, err = command("run", folder, *QUICK, "--seeds", "0-1", "--json")
-    assert (code, err) == (0, "")
-    found = json.loads(out)
-    more = ("mcc_never_before", "macro_f1", "aupr", "fpr95", "oracle_mcc", "rejected")
-    for name in ("accuracy", "id_accuracy", "mcc", "open_f1", "auroc", "seconds", *more):
-        assert {"mean", "ci95", "per_seed"} <= set(found[name]), name
-        assert len(found[name]["per_seed"]) == 2
-        assert found[name]["mean"] == pytest.approx(sum(found[name]["per_seed"]) / 2)
-    assert found["seeds"] == [0, 1]
-    assert found["configuration"]["model"] == {"name": "sage", "hidden": 4, "layers": 2, "dropout": 0.5}
-    assert found["configuration"]["detector"] == {"name": "gdoc", "threshold": 0.75, "alpha": None}
-    assert (found["configuration"]["history"], found["configuration"]["first"]) == (1, 3)
-    assert [task["time"] for task in found["tasks"]] == TIMES
-    assert {"accuracy", "mcc", "unseen", "seconds", "history", "lr", "loss", "known_classes"} <= set(found["tasks"][0])
-    assert None in [task["auroc"] for task in found["tasks"]]
-    one = json.loads(command("run", folder, *QUICK, "--json")[1])
-    assert one["accuracy"]["ci95"] is None
-    assert one["seconds"]["ci95"] is None
-
-
-def test_json_is_the_same_when_gone_on_with(tmp_path, folder, command):
-    arguments = ("run", folder, *QUICK, "--seeds", "0,1", "--json", "--out", tmp_path / "r")
-    first, again = (json.loads(command(*arguments)[1]) for _ in range(2))
-    assert first == again  # timings too, for they are kept
-    assert first["out"] == str(tmp_path / "r")
-    described = json.loads((tmp_path / "r" / "run.json").read_text())
-    assert described["configuration"] == first["configuration"]
-    assert (described["format"], described["numerics_version"]) == ("evergraph run", 1)
-    assert described["fingerprint"] == fingerprint(GRAPH)
-
-
-@pytest.mark.parametrize("seeds", ["0", "0-1"])
-def test_tables_for_people_fit_eighty_columns(folder, monkeypatch, command, seeds):
-    monkeypatch.setenv("COLUMNS", "80")
-    code, out, err = command("run", folder, *QUICK, "--seeds", seeds)
-    assert (code, err) == (0, "")
-    assert max(map(len, out.splitlines())) <= 80
-    for word in (
-        "time",
-        "known",
-        "accuracy",
-        "open F1",
-        "rejected",
-        "unseen",
-        "MCC",
-        "id_accuracy",
-        "auroc",
-        "seconds",
-    ):
-        assert word in out
-    lines = [line.split() for line in out.splitlines()]
-    assert [line[0] for line in lines if line and line[0] in "345"] == ["3", "4", "5"]
-    assert ("±" in out) == (seeds == "0-1")
-    assert "nan" not in out
-
-
-def test_tables_have_room_for_dates(monkeypatch, tmp_path, command):
-    monkeypatch.setenv("COLUMNS", "80")
-    rows = range(80)
-    EvolvingGraph.build(
-        {
-            "id": list(rows),
-            "time": [f"2020-01-{1 + row // 20:02d}" for row in rows],
-            "label": ["xy"[row % 2] for row in rows],
-            "text": ["xy"[row % 2] + " words" for row in rows],
-        },
-        [(row, row - 2) for row in rows[2:]],
-        every="day",
-    ).save(tmp_path / "g")
-    code, out, _ = command("run", tmp_path / "g", "--steps", 1, "--history", "full", "--first", "2020-01-03")
-    assert code == 0
-    assert "2020-01-03 " in out
-    assert "accuracy" in out
-    found = json.loads(command("run", tmp_path / "g", "--steps", 1, "--history", "full", "--json")[1])
-    assert found["tasks"][-1]["time"] == "2020-01-04"
-    assert found["tasks"][-1]["history"] == "full"
-
-
-def test_quiet_says_nothing_but_writes(tmp_path, folder, command):
-    assert command("run", folder, *QUICK, "--quiet", "--out", tmp_path / "r") == (0, "", "")
-    assert len(keys(tmp_path / "r")) == 3
-    assert json.loads(command("run", folder, *QUICK, "--quiet", "--json")[1])["seeds"] == [0]
-
-
-def test_going_on_and_where_it_is_kept_are_told(tmp_path, folder, monkeypatch, command):
-    stopped(tmp_path / "r", 2, monkeypatch)
-    arguments = ("run", folder, *QUICK, "--lr", "0.05", "--seeds", "0-1", "--out", tmp_path / "r")
-    code, out, err = command(*arguments)
-    assert code == 0
-    assert "2 of 6 tasks are there already" in err
-    assert f"Kept in {tmp_path / 'r'}" in out
-
-
-@pytest.mark.parametrize(
-    ("more", "told"),
-    [
-        (["--out", "r"], "the same command goes on from here"),
-        (["--out", "r", "--replace"], "the same command without --replace goes on from here"),
-        ([], "nothing was kept"),
-    ],
-)
-def test_an_interrupt_is_one_line(tmp_path, folder, monkeypatch, command, more, told):
-    monkeypatch.chdir(tmp_path)
-
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(LifelongLearner, "predict", interrupt)
-    code, out, err = command("run", folder, *QUICK, *more)
-    assert (code, out) == (130, "")
-    assert err == f"Interrupted; {told}{'' if more else ', for there was no --out'}.\n"
-
-
-def test_progress_on_a_terminal(folder, monkeypatch, command):
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    code, out, err = command("run", folder, *QUICK, "--seeds", "0-1", "--json")
-    assert code == 0
-    assert json.loads(out)
-    assert "seed 2/2, task 3/3, step 2/2" in err
-
-
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        (["--model", "bert"], "most-frequent"),
-        (["--detector", "sherlock"], "gdoc"),
-        (["--restart", "luke"], "hybrid"),
-        (["--mode", "productive"], "inductive"),
-        (["--text", "future"], "global"),
-        (["--history", "some"], "give a number of times from 1 up, or auto, or full"),
-        (["--history", "0"], "give a number of times from 1 up"),
-        (["--seeds", "1-"], "as 0-4, or 0,2,5, or 3"),
-        (["--steps", "0"], "--steps"),
-        (["--hidden", "0"], "--hidden"),
-        (["--dropout", "1"], "give a share from 0 to below 1"),
-        (["--dropout", "nan"], "give a share from 0 to below 1"),
-        (["--hops", "2"], "the model sage has no setting 'hops'"),
-        (["--model", "sgc", "--layers", "2"], "sgc has: hops"),
-        (["--model", "most-frequent", "--hidden", "4"], "most-frequent has no settings"),
-        (["--threshold", "1.5"], "a number from 0 to 1"),
-        (["--detector", "none", "--threshold", "0.5"], "none has no settings"),
-        (["--alpha", "0"], "alpha"),
-        (["--lr", "0"], "above 0"),
-        (["--lr", "inf"], "lr is inf"),
-        (["--weight-decay", "-1"], "give 0 or more"),
-        (["--first", "soon"], "'soon'"),
-        (["--first", "99"], "choose an earlier first task"),
-        (["--label-rate", "0"], "above 0 and up to 1"),
-        (["--label-rate", "nan"], "above 0 and up to 1"),
-        (["--label-rate", "1e-9"], "no label to learn from"),
-    ],
-)
-def test_bad_options_are_told_and_leave_nothing(options, told, folder, tmp_path, command):
-    code, out, err = command("run", folder, *options, "--out", tmp_path / "r")
-    assert (code, out) == (2, "")
-    assert told in err
-    assert "Traceback" not in err
-    assert not (tmp_path / "r" / "results.jsonl").exists()
-
-
-def test_other_settings_get_through(folder, command):
-    options = ["--model", "gcn", "--layers", 3, "--dropout", 0.1, "--detector", "doc", "--threshold", 0.4, "--alpha", 3]
-    options += ["--restart", "hybrid", "--label-rate", 0.5, "--mode", "inductive", "--text", "global"]
-    options += ["--weight-decay", 0.01, "--lr", 0.02]
-    code, out, err = command("run", folder, *QUICK, *options, "--json")
-    assert (code, err) == (0, "")
-    found = json.loads(out)["configuration"]
-    assert found["model"] == {"name": "gcn", "hidden": 4, "layers": 3, "dropout": 0.1}
-    assert found["detector"] == {"name": "doc", "threshold": 0.4, "alpha": 3.0}
-    assert (found["restart"], found["mode"], found["text"]) == ("hybrid", "inductive", "global")
-    assert (found["label_rate"], found["weight_decay"], found["lr"]) == (0.5, 0.01, 0.02)
-
-
-@pytest.mark.parametrize("model", [name for name in MODELS if name != "sage"])
-def test_every_model_runs(folder, command, model):
-    code, out, err = command("run", folder, "--model", model, "--steps", 1, "--history", 1, "--first", 5, "--json")
-    assert (code, err) == (0, "")
-    assert 0 <= json.loads(out)["accuracy"]["mean"] <= 1
-
-
-def test_help_does_not_wait_for_torch():
-    code = (
-        "import sys; sys.argv = ['evergraph', 'run', '--help']\n"
-        "from evergraph.cli import main\n"
-        "try: main()\n"
-        "finally: sys.stderr.write(str({'torch', 'numba', 'scipy', 'pyarrow'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stderr) == (0, "set()")
-    assert "--detector" in done.stdout
 
 
 def test_a_module_of_ones_own_can_be_run_and_gone_on_with(tmp_path):
