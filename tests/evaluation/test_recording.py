@@ -338,6 +338,17 @@ def test_an_event_outside_of_the_folder_is_refused(folder: Path) -> None:
         open_recording(folder)
 
 
+def test_events_of_another_kind_are_recorded_again(folder: Path, caplog: Any) -> None:
+    path = folder / "recording.json"
+    content = json.loads(json.loads(path.read_text())["content"])
+    content["events"][0]["kind"] = "of_old"
+    path.write_bytes(module.dump_json(content))
+    with pytest.raises(InputError, match="events of a kind that is not known here"):
+        open_recording(folder)
+    assert open_recording(record(SMALL, GRAPH, 0, folder).folder)
+    assert "It is recorded again." in caplog.text
+
+
 def test_a_recording_is_replayed_on_its_own_graph_only(kept: Path) -> None:
     recording = open_recording(kept)
     with pytest.raises(InputError, match="the recording is of another graph"):

@@ -17,12 +17,11 @@ import logging
 import re
 import shutil
 import time as clock
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from safetensors import SafetensorError
@@ -33,7 +32,7 @@ from torch import Tensor
 from evergraph import __version__
 from evergraph.detect import Detector, Outputs
 from evergraph.detect.base import State
-from evergraph.errors import EvergraphError, InputError
+from evergraph.errors import InputError
 from evergraph.evaluation.configuration import Configuration
 from evergraph.evaluation.results import NUMERICS_VERSION, differences
 from evergraph.graph.arrays import fingerprint
@@ -42,7 +41,7 @@ from evergraph.learning.learner import LifelongLearner
 from evergraph.learning.task import Task
 from evergraph.nn import Model
 from evergraph.storage.checksummed import InvalidJsonError, dump_json, load_json
-from evergraph.storage.files import only_one, sync_folder, write_synced
+from evergraph.storage.files import disk_errors, only_one, sync_folder, write_synced
 
 __all__ = ["Event", "OnTask", "Recorder", "Recording", "open_recording", "record"]
 
@@ -245,6 +244,8 @@ def open_recording(folder: str | Path) -> Recording:
         for event in events:
             if not re.fullmatch(r"[0-9]+-[a-z_]+\.safetensors", event.file):
                 raise InvalidJsonError(f"{event.file!r} is no name of an event's file")
+            if event.kind not in get_args(Kind):
+                raise InvalidJsonError(f"it has events of a kind that is not known here ({event.kind})")
         identity = {name: content[name] for name in _IDENTITY}
         return Recording(folder, identity, content["view"], events, content["rehearsal_seconds"])
     except FileNotFoundError:
@@ -312,7 +313,7 @@ def record(
     }
     if folder.exists() and not folder.is_dir():
         raise InputError("this is a file, not a folder", file=folder, fix="choose another folder")
-    with _disk_errors(folder):
+    with disk_errors(folder, "the recording could not be kept"):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with only_one(folder.parent / f".{folder.name}.lock"):
             there = _usable(folder, identity)
@@ -409,14 +410,3 @@ def _live(
 
 def _tell(on_progress: OnTask, task: int, tasks: int, steps: int, step: int, _loss: float) -> None:
     on_progress(task, tasks, step, steps)
-
-
-@contextmanager
-def _disk_errors(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise EvergraphError(
-            f"{error.filename or folder}: the recording could not be kept ({error.strerror or error}). What was "
-            "finished is not lost: make room, or change permissions, and run the same command again."
-        ) from error
