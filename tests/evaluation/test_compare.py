@@ -212,7 +212,7 @@ def test_a_figure_that_is_undefined_somewhere_is_left_out_there(compared: Compar
     def without(one: CandidateResult) -> CandidateResult:
         return replace(one, figures={**one.figures, "auroc": math.nan}) if one.graph == "two" else one
 
-    holed = replace(compared, found=tuple(map(without, compared.found)))
+    holed = replace(compared, outcomes=tuple(map(without, compared.outcomes)))
     assert holed.over_graphs("energy")["auroc"]["mean"] == compared.summary("one", "energy")["auroc"]["mean"]
     assert holed.summary("two", "energy")["auroc"] == {"mean": None, "ci95": None, "per_seed": [None, None]}
     json.dumps(holed.as_dict(), allow_nan=False)
@@ -267,7 +267,7 @@ def test_an_interruption_loses_nothing_that_is_finished(
     monkeypatch.setattr("evergraph.evaluation.recording._tell", lambda *told: made.append(str(told[1:])))
     states: list[module.CompareState] = []
     found = compare(graphs[:1], candidates("none,gdoc"), SMALL, out=tmp_path, on_done=states.append)
-    assert len(found.found) == 2
+    assert len(found.outcomes) == 2
     assert len(made) == 3 * SMALL.steps  # three tasks, one training
     assert (states[0].done, states[-1].done, states[-1].total) == (0, 2, 2)
 
@@ -284,7 +284,7 @@ def test_what_fails_is_told_and_the_rest_goes_on(
 
     monkeypatch.setattr(module, "record", failing)
     found = compare(graphs, candidates(NAMES), SMALL, [0], out=out)
-    assert {one.detector for one in found.found} == {"none", "energy", "msp/fixed:-0.2"}
+    assert {one.detector for one in found.outcomes} == {"none", "energy", "msp/fixed:-0.2"}
     assert found.errors[0] == "one, loss of gdoc, seed 0: it is full. To fix it: make room."
     assert found.over_graphs("gdoc:0.5") == {}
     names = [row[0].value for row in compared_table(found).rows if not isinstance(row, Section)]

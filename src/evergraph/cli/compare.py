@@ -105,7 +105,7 @@ def compare(
         with _progress(quiet) as on_done:
             number = jobs or os.cpu_count() or 1
             found = compare_all(graphs, chosen, configuration, wanted, out=out, jobs=number, on_done=on_done)
-        files = write_comparison(found, out) if found.found else []
+        files = write_comparison(found, out) if found.outcomes else []
     except KeyboardInterrupt:
         typer.echo("Interrupted; what is finished is kept, and the same command goes on from here.", err=True)
         raise typer.Exit(130) from None

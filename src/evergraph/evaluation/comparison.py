@@ -95,7 +95,7 @@ class Comparison:
         What was compared, and how often.
     configuration
         How they were trained; its detector is ignored.
-    found
+    outcomes
         All results that came to an end.
     errors
         What was wrong with the others.
@@ -105,12 +105,12 @@ class Comparison:
     candidates: tuple[Candidate, ...]
     seeds: tuple[int, ...]
     configuration: Configuration
-    found: tuple[CandidateResult, ...]
+    outcomes: tuple[CandidateResult, ...]
     errors: tuple[str, ...] = ()
 
     def of(self, graph: str, detector: str) -> list[CandidateResult]:
         """The results of a detector on a graph, in the order of the seeds."""
-        found = [one for one in self.found if one.graph == graph and one.detector == detector]
+        found = [one for one in self.outcomes if one.graph == graph and one.detector == detector]
         return sorted(found, key=lambda one: self.seeds.index(one.seed))
 
     def results(self, graph: str, detector: str) -> Results:
@@ -295,7 +295,7 @@ def write_comparison(comparison: Comparison, out: Path) -> list[Path]:
     write_atomic(out / "compared.json", data.encode() + b"\n")
     files.append(out / "compared.json")
     for graph in comparison.graphs:
-        if any(one.graph == graph for one in comparison.found):
+        if any(one.graph == graph for one in comparison.outcomes):
             files += save(tasks_figure(comparison, graph), out / f"tasks-{graph}", table.note)
     return files
 
