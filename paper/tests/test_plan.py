@@ -22,6 +22,7 @@ from evergraph.detect import DOC, GDOC
 from evergraph.errors import InputError
 from evergraph.evaluation.configuration import Configuration
 from evergraph.evaluation.graphs import graph_of
+from evergraph.evaluation.results import TaskRow
 from evergraph.evaluation.run import run
 from evergraph.evaluation.trials import TrialResult, trial_key
 from evergraph.graph.times import TimeAxis
@@ -46,7 +47,6 @@ from evergraph_paper.plan import (
     exp4c,
     keep_subjects,
     kept_subjects,
-    rows_of,
     settings_of,
     subject,
 )
@@ -68,6 +68,15 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Subject:
 
 
 # --- rows ------------------------------------------------------------------------------------------------------------
+
+
+def rows_of(result: Mapping[str, Any], seed: int) -> list[TaskRow]:
+    """The rows that a result was made of."""
+    names = [name for name in result if name != "rules"]
+    return [
+        TaskRow.from_dict(dict(zip(names, values, strict=True)) | {"seed": seed})
+        for values in zip(*(result[name] for name in names), strict=True)
+    ]
 
 
 def test_each_experiment_has_the_rows_of_the_paper() -> None:

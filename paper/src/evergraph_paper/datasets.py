@@ -7,7 +7,7 @@ import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,11 +20,6 @@ from evergraph_paper.as_published import with_self_pairs
 from evergraph_paper.paper import COUNTERPART, printed
 from evergraph_paper.plan import LEVELS
 
-if TYPE_CHECKING:
-    pass
-
-__all__ = ["datasets_table", "facts", "write_datasets"]
-
 log = logging.getLogger("evergraph.paper")  # below "evergraph", whose messages the commands show
 
 Facts = Mapping[str, Any]
@@ -34,51 +29,17 @@ _DIGITS = 6  # of shares and exponents: enough for any reader, and the same on a
 _DRIFTS = {"drift_consecutive": "against the time before", "drift_cumulative": "against all times before"}
 
 
-# --- facts -----------------------------------------------------------------------------------------------------------
-
-
 def facts(path: str) -> dict[str, Any]:
     """Count what describes a graph; the answer fits into JSON.
 
     Times are written as the graph's axis writes them, and tasks are the times with vertices from the first task on.
     Shares and exponents are rounded to six digits.
 
-    Returns
-    -------
-    dict
-        ``name``, ``fingerprint``
-            The last part of the path, and what tells the graph from all others.
-        ``vertices``, ``edges``, ``features``, ``feature_kind``, ``classes``, ``labelled``
-            Sizes; the width of the features (0 without any) and their kind; classes that some vertex has; the share of
-            the vertices with a label.
-        ``time_steps``, ``first_time``, ``last_time``, ``times``, ``vertices_by_time``
-            What one time after the other is called, and how many vertices there are at each.
-        ``first_task``, ``tasks``, ``task_times``, ``test_vertices``
-            None, 0 and empty where all vertices have one time.
-        ``new_classes``, ``new_class_names``, ``new_class_times``
-            Classes that first appear at a task, in the order of their appearance.
-        ``discontinued_classes``, ``every_other_time_classes``, ``irregular_classes``
-            Names of classes, by the times at which they have vertices. Discontinued: missing at the end for longer than
-            ever before. Every other time: three times or more, always with one time between. Irregular: with other
-            gaps, whatever their number. A discontinued class may be one of the others too.
-        ``unseen_vertices``, ``unseen_by_task``
-            Test vertices whose class no vertex of the graph had at an earlier time.
-        ``class_counts``
-            Vertices of each class, largest first.
-        ``degrees``, ``power_law``, ``power_law_from_degree``
-            How many vertices there are of each degree, as two lists; and the exponent of a power law fitted to the
-            degrees from dmin = 1 up, ``1 + n / sum(ln(d / dmin))``, None where it has none.
-        ``drift_consecutive``, ``drift_cumulative``
-            Total variation between the classes of each task and those of the time before, or of all times before:
-            ``by_task`` (None where there is nothing to compare), ``min``, ``max``, ``mean``.
-        ``tdiff``
-            By number of hops, "1" to "3": how many ``pairs`` there are (those of equal time count twice), their
-            ``counts`` by time difference from 0 up, and ``percentiles``.
-        ``history_sizes``, ``history_sizes_before_first_task``
-            Histories that cover 25, 50, 75 and 100 percent of the time differences over two hops, in the whole graph as
-            the paper has it, and in what there is before the first task; None without edges.
-        ``with_self_pairs``
-            Percentiles over two hops with each vertex paired with itself too, as the authors' code has them.
+    Beyond what `GraphDescription` says: ``discontinued_classes`` are missing at the end for longer than ever before,
+    ``every_other_time_classes`` have three times or more with always one time between, and ``irregular_classes`` have
+    other gaps. ``drift_consecutive`` is the total variation between the classes of each task and those of the time
+    before, ``drift_cumulative`` of all times before. ``history_sizes`` are those of the whole graph, as the paper has
+    them; ``with_self_pairs`` are the percentiles as in the authors' code.
 
     Examples
     --------
@@ -180,8 +141,6 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None or math.isnan(value) else round(value, _DIGITS)
 
 
-# --- table -----------------------------------------------------------------------------------------------------------
-
 _TABLE_NOTE = """\
 New classes first appear at a task. Histories cover 25 / 50 / 75 % of the time differences over two hops: in the whole \
 graph, as the paper has it, and in what there is before the first task. Drift is the smallest and largest total \
@@ -253,9 +212,6 @@ def _sizes_cell(sizes: Mapping[str, int] | None) -> Cell:
 
 def _range_cell(low: float | None, high: float | None) -> Cell:
     return Cell() if low is None else Cell(f"{low:.2f} to {high:.2f}")
-
-
-# --- files -----------------------------------------------------------------------------------------------------------
 
 
 def write_datasets(paths: Iterable[str], out: str | Path, note: str = "") -> list[Path]:

@@ -86,23 +86,9 @@ Results = Sequence[tuple[StaticTrial, Mapping[str, Any]]]
 _SPLITS: tuple[Which, ...] = ("A", "B")
 
 
-# --- accuracy over epochs --------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Curve:
-    """Accuracy over the inference epochs.
-
-    Parameters
-    ----------
-    graph, split, model, pretraining
-        Of which trials: see `StaticTrial`.
-    runs
-        Number of their seeds.
-    mean, sd
-        Mean and standard deviation over seeds, before the first and after each inference epoch. With a single seed
-        there is no deviation, and it is NaN.
-    """
+    """Accuracy before the first and after each inference epoch: mean and deviation over seeds (NaN for one)."""
 
     graph: str
     split: str
@@ -145,9 +131,6 @@ def _curve(graph: str, which: str, model: str, pretraining: int, runs: _Runs) ->
     return Curve(graph, which, model, pretraining, n, tuple(values.mean(axis=0).tolist()), tuple(sd))
 
 
-# --- how far A and B are apart ---------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Divergence:
     """How far the accuracies of split A are from those of split B.
@@ -164,15 +147,11 @@ class Divergence:
         Jensen-Shannon divergence between the distributions of the accuracies, as histograms of each graph: the mean
         over graphs. This one is 0 for the same accuracies in any order, and ln 2 for accuracies that nowhere meet, be
         they near or far: what it says of narrow distributions depends on the bins.
-    histogram_of
-        The same for each graph.
     transport
         How far accuracies must be moved, on average, to turn those of A into those of B: the transport distance
         (Wasserstein-1) between the same distributions, the mean over graphs. It needs no bins.
-    transport_of
+    histogram_of, transport_of
         The same for each graph.
-    values
-        Number of accuracies on each side.
     """
 
     model: str

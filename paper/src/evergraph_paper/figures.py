@@ -18,8 +18,6 @@ from evergraph_paper.tables import NAMES, Results
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["exp2_figure", "exp2a_figure", "exp3_figure", "exp4_figure", "exp4a_figure"]
-
 _MOST_COLUMNS = 3
 _MOST_TIMES = 4  # that are written below a panel
 

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 
 from evergraph.analysis.description import first_task
@@ -33,6 +34,9 @@ LEVELS = (25, 50, 75, 100)
 FILE = "graphs.json"
 
 
+Size = Annotated[int, msgspec.Meta(gt=0)]
+
+
 @dataclass(frozen=True)
 class Subject:
     """A graph to experiment on.
@@ -46,7 +50,7 @@ class Subject:
 
     path: str
     fingerprint: str
-    sizes: tuple[int, int, int]
+    sizes: tuple[Size, Size, Size]
 
     @property
     def name(self) -> str:
@@ -78,21 +82,11 @@ def kept_subjects(folder: Path) -> dict[str, Subject]:
     if not path.exists():
         return {}
     try:
-        entries: Mapping[str, Any] = json.loads(path.read_bytes())
-        return {name: _subject_of(entry) for name, entry in entries.items()}
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Subject])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InputError(
             "this is not the list of graphs of our results", file=path, fix="remove it, and name the graphs once more"
         ) from error
-
-
-def _subject_of(entry: Mapping[str, Any]) -> Subject:
-    path, fingerprint, sizes = entry["path"], entry["fingerprint"], tuple(entry["sizes"])
-    if not isinstance(path, str) or not isinstance(fingerprint, str) or len(sizes) != len(LEVELS) - 1:
-        raise TypeError
-    if not all(type(size) is int and size > 0 for size in sizes):
-        raise TypeError
-    return Subject(path, fingerprint, sizes)
 
 
 def keep_subjects(folder: Path, subjects: Sequence[Subject]) -> None:
@@ -130,10 +124,6 @@ class LifelongTrial:
 
     Parameters
     ----------
-    graph
-        A graph folder, or the name of a graph that needs none.
-    configuration
-        What to run.
     seed
         Of the learner and, with a label rate below 1, of the draw of labels.
     rules
@@ -192,15 +182,6 @@ def settings_of(configuration: Configuration, rules: Sequence[Detector], axis: T
     return found | ({"trained_on": "all before the first task"} if configuration.restart == "once" else {})
 
 
-def rows_of(result: Mapping[str, Any], seed: int) -> list[TaskRow]:
-    """The rows that a result was made of."""
-    names = [name for name in result if name != "rules"]
-    return [
-        TaskRow.from_dict(dict(zip(names, values, strict=True)) | {"seed": seed})
-        for values in zip(*(result[name] for name in names), strict=True)
-    ]
-
-
 def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {name: [row[name] for row in rows] for name in rows[0]}
 
@@ -239,24 +220,15 @@ class Row:
 
     Parameters
     ----------
-    graph
-        On which graph.
-    model
-        Name of the model, as ``evergraph run`` has it.
     level
         Share of the time differences before the first task that the history covers: 25, 50, 75 or 100 percent.
-    restart, label_rate, weight_decay
-        As of `Configuration`.
     detector
         ``"none"``, ``"doc"`` or ``"gdoc"``.
     lr, hops
         Learning rate and hops of SGC, where they are not the default ones.
-    steps
-        Of training for each task.
 
     Examples
     --------
-    >>> from evergraph_paper.plan import subject
     >>> row = Row(subject("metamath"), "sage", 50)
     >>> row.history, row.trial(seed=3).configuration.lr
     (2, 0.005)
@@ -321,7 +293,6 @@ def rows(
 
     Examples
     --------
-    >>> from evergraph_paper.plan import subject
     >>> len(rows([subject("metamath")], models=MODELS))
     48
     """

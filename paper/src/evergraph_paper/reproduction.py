@@ -168,19 +168,7 @@ def show(
     all_seeds: bool = False,
     rows: Sequence[Row] | None = None,
 ) -> Shown:
-    """Tables and figures of an experiment from the results that are there.
-
-    Parameters
-    ----------
-    name, graphs, extent
-        Which experiment, on which graphs, and how much of it.
-    found
-        All results.
-    all_seeds
-        Show all seeds that have results, not only those of the extent.
-    rows
-        The rows that were run in place of the experiment's own, in the same order: with other learning rates.
-    """
+    """Tables and figures of an experiment from the results that are there."""
     experiment = EXPERIMENTS[name]
     own = experiment.rows(graphs, extent)
     shown_as = dict(zip(rows or own, own, strict=True))
@@ -220,13 +208,7 @@ def note(name: str, measured: Sequence[Measured], options: str = "") -> str:
 
 
 def count(number: int, what: str) -> str:
-    """A number of things.
-
-    Examples
-    --------
-    >>> count(1, "trial"), count(2, "trial")
-    ('1 trial', '2 trials')
-    """
+    """A number of things, as ``2 trials``."""
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
@@ -248,29 +230,7 @@ class Reproduced:
 
 @dataclass
 class Reproduction:
-    """How to reproduce.
-
-    Parameters
-    ----------
-    results
-        Folder of the results; tables and figures go into a folder of each experiment there.
-    graphs
-        Graph folders or names; unless given, those that have results.
-    seeds, models
-        How often, and which models (None: all of an experiment).
-    planetoid
-        Folder of Planetoid's files, for experiment 1.
-    rates
-        Learning rates that ``tune`` has chosen.
-    jobs
-        Number of processes.
-    quick, full
-        A quick look, or as many seeds as the paper has.
-    only_show
-        Run nothing.
-    on_done
-        Whom to tell how far a grid is.
-    """
+    """How to reproduce."""
 
     results: Path
     graphs: Sequence[str] = ()
@@ -307,8 +267,6 @@ class Reproduction:
         if name == "claims":
             return self._claims()
         return self._lifelong(name)
-
-    # --- experiments on evolving graphs ------------------------------------------------------------------------------
 
     def _lifelong(self, name: str) -> Reproduced:
         experiment = EXPERIMENTS[name]
@@ -376,8 +334,6 @@ class Reproduction:
         for key, picture in shown.figures.items():
             files += save(picture, self.results / name / key, shown.note)
         return files
-
-    # --- the others --------------------------------------------------------------------------------------------------
 
     def _exp1(self) -> Reproduced:
         seeds = None if self.only_show else self._static_seeds()

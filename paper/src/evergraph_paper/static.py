@@ -37,9 +37,6 @@ Which = Literal["A", "B"]
 STATIC_GRAPHS = ("cora", "citeseer", "pubmed")
 
 
-# --- the graph in its two states -------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class Split:
     """A graph, and which of its vertices are there from the start, with their labels."""
@@ -135,9 +132,6 @@ def split(folder: Path, name: str, which: Which) -> Split:
     return Split(graph, graph.times == 0, test)
 
 
-# --- the models ------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Recipe:
     """A model and how it is trained."""
@@ -182,27 +176,16 @@ class _GlorotDraw(Draw):
         return self.glorot(inputs, outputs), torch.zeros(outputs)
 
 
-# --- the trial -------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class StaticTrial:
     """One model on one split of one graph, under one seed.
 
     Parameters
     ----------
-    graph
-        ``"cora"``, ``"citeseer"`` or ``"pubmed"``.
     folder
         Where Planetoid's files are. Two trials that differ in it alone are equal.
-    split
-        ``"A"`` or ``"B"``: see the function `split`.
-    model
-        One of `STATIC_MODELS`: see `recipe`.
-    pretraining
-        Epochs of training before the unseen vertices come. The paper compares 200 with 0, which is transductive.
-    epochs
-        Inference epochs: those of training after they have come.
+    pretraining, epochs
+        Epochs of training before the unseen vertices come, and after. The paper compares 200 before with 0.
     seed
         All randomness comes from it. Trials that differ in ``pretraining`` alone start from the same weights.
 
@@ -255,16 +238,8 @@ class StaticTrial:
     def run(self, on_step: OnStep | None = None) -> dict[str, Any]:
         """Train, let the unseen vertices come, and go on; the result depends on nothing but the trial.
 
-        Parameters
-        ----------
-        on_step
-            Called after each epoch with its number, from 1 up over both kinds of epochs, and its loss.
-
-        Returns
-        -------
-        dict
-            ``accuracy``: that on the test vertices in the whole graph, without dropout, before the first and after
-            each inference epoch. ``train_vertices``, ``train_edges``, ``unseen_edges``, ``test_vertices``: counts.
+        Its ``accuracy`` is that on the test vertices in the whole graph, without dropout, before the first and after
+        each inference epoch.
         """
         data, model = split(self.folder, self.graph, self.split), recipe(self.model, self.graph).model
         weights = self.pretrained(on_step)
@@ -327,8 +302,6 @@ def _one_thread() -> Iterator[None]:
     finally:
         torch.set_num_threads(before)
 
-
-# --- the grid, and the table of the data ------------------------------------------------------------------------------
 
 _SPLITS: tuple[Which, ...] = ("A", "B")
 

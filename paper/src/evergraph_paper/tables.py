@@ -23,8 +23,6 @@ from evergraph_paper.paper import (
 )
 from evergraph_paper.plan import ALPHAS, LEVELS, MODELS, RESTARTS, THRESHOLDS, Row, Subject, exp4b
 
-__all__ = ["NAMES", "Results", "exp2_table", "exp2a_table", "exp3_table", "exp4_table", "exp4b_table", "exp4c_table"]
-
 Results = Mapping[Row, Measured]
 NAMES = {
     "sage": "GraphSAGE",
@@ -44,9 +42,6 @@ _METHODS: tuple[tuple[str, str, DOC], ...] = (
     ("gDOC, τ .75", "gdoc", GDOC(0.75)),
 )
 _NOTHING: Mapping[str, Any] = {}
-
-
-# --- experiment 2 ----------------------------------------------------------------------------------------------------
 
 
 def exp2_table(graph: Subject, results: Results, *, steps: int = 200) -> Table:
@@ -120,9 +115,6 @@ def exp2a_table(graph: Subject, rows: Sequence[Row], results: Results) -> Table:
     )
 
 
-# --- experiment 3 ----------------------------------------------------------------------------------------------------
-
-
 def exp3_table(graph: Subject, rates: Sequence[float], results: Results, *, steps: int = 200) -> Table:
     """Accuracy by label rate for each history and restart, and the gain of warm over cold, in percent."""
     columns = [Column("label rate")]
@@ -140,9 +132,6 @@ def exp3_table(graph: Subject, rates: Sequence[float], results: Results, *, step
             cells.append(_percent(gain, signed=True) if gain else Cell())
         lines.append(tuple(cells))
     return Table(f"Experiment 3, {graph.name}: accuracy by label rate, in percent", tuple(columns), _filled(lines))
-
-
-# --- experiment 4 ----------------------------------------------------------------------------------------------------
 
 
 def exp4_table(graph: Subject, results: Results, *, steps: int = 200) -> Table:
@@ -280,9 +269,6 @@ def exp4c_table(graph: Subject, results: Results, *, steps: int = 200) -> Table:
     return Table(
         f"Experiment 4c, {graph.name}: what detection costs (accuracy in percent)", tuple(columns), _filled(lines)
     )
-
-
-# --- cells -----------------------------------------------------------------------------------------------------------
 
 
 def _filled(lines: Sequence[Any]) -> tuple[Any, ...]:

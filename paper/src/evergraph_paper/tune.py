@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from evergraph.errors import InputError
 from evergraph.presentation import Cell, Column, Section, Table
 from evergraph.storage.files import write_atomic
@@ -99,27 +101,16 @@ def write_rates(path: Path, choices: Sequence[Choice]) -> None:
 def read_rates(path: Path) -> list[Choice]:
     """What was chosen."""
     try:
-        found = [Choice(**entry) for entry in json.loads(path.read_bytes())]
+        found = msgspec.json.decode(path.read_bytes(), type=list[Choice])
     except OSError as error:
         raise InputError(
             f"it cannot be read ({error.strerror})", file=path, fix="give a file that tune wrote"
         ) from error
-    except (ValueError, TypeError):
+    except (msgspec.DecodeError, UnicodeDecodeError):
         found = []
-    if not found or not all(map(_is_choice, found)):
+    if not found or not all(one.level in LEVELS and one.lr > 0 <= one.weight_decay for one in found):
         raise InputError("these are no learning rates", file=path, fix="give a file that tune wrote")
     return found
-
-
-def _is_choice(choice: Choice) -> bool:
-    numbers = (choice.lr, choice.weight_decay, choice.accuracy)
-    return (
-        isinstance(choice.model, str)
-        and choice.level in LEVELS
-        and isinstance(choice.restart, str)
-        and all(type(number) in (int, float) and math.isfinite(number) for number in numbers)
-        and choice.lr > 0 <= choice.weight_decay
-    )
 
 
 def apply_rates(grid: Iterable[Row], choices: Sequence[Choice]) -> list[Row]:

@@ -35,14 +35,7 @@ def judge(evidence: Evidence) -> list[Verdict]:
 
 
 def claims_table(verdicts: Iterable[Verdict]) -> Table:
-    """A line for each claim.
-
-    Examples
-    --------
-    >>> table = claims_table([Verdict("C0", "Nothing is so.", "fails", "0 of 1", "1 of 1", (0,), ("metamath",))])
-    >>> [cell.text for cell in table.rows[0]]
-    ['C0', 'Nothing is so.', 'fails', '0 of 1', '1 of 1']
-    """
+    """A line for each claim."""
     columns = tuple(Column(name, align="left") for name in ("claim", "statement", "verdict", "measured", "paper"))
     rows = tuple(
         tuple(Cell(text) for text in (found.claim, found.statement, found.verdict, found.numbers, found.paper))

@@ -33,17 +33,12 @@ from evergraph_paper.measured import Measured
 from evergraph_paper.paper import COUNTERPART, exp2_printed, printed
 from evergraph_paper.plan import LABEL_RATES, LEVELS, MODELS, RESTARTS, exp2a
 
-__all__ = ["c4", "c5", "c6", "c7", "c8", "c9", "c10"]
-
 ALMOST_ALL = 0.8
 ENOUGH = 4
 """So many of the six models must have results on a graph for what is said of all of them."""
 T = TypeVar("T")
 Cell = tuple[str, str]
 """A graph and a model."""
-
-
-# --- warm against cold -----------------------------------------------------------------------------------------------
 
 
 def c4(evidence: Evidence) -> Verdict:
@@ -137,9 +132,6 @@ def falls(by_level: Mapping[int, float]) -> bool:
     """Whether the values do not rise with the level."""
     values = [by_level[level] for level in sorted(by_level)]
     return all(later <= earlier for earlier, later in pairwise(values))
-
-
-# --- limited histories -----------------------------------------------------------------------------------------------
 
 
 def c6(evidence: Evidence) -> Verdict:
@@ -303,9 +295,6 @@ def _apart(one: Interval, other: Interval) -> bool:
     return one.low > other.high
 
 
-# --- numbers by graph, model and level -------------------------------------------------------------------------------
-
-
 def _transfers(evidence: Evidence, levels: Sequence[int]) -> tuple[dict[tuple[str, str, int], Paired], list[Measured]]:
     """Gain of warm over cold starts from the second task on, and the rows that it is from."""
     cells: dict[tuple[str, str, int], Paired] = {}
@@ -396,9 +385,6 @@ FEW_LABELS = 0.3
 STANDS_STILL = 0.02
 
 
-# --- trained once ----------------------------------------------------------------------------------------------------
-
-
 def c9(evidence: Evidence) -> Verdict:
     """C9: a model that is trained once decays where classes appear, and training on is better.
 
@@ -472,9 +458,6 @@ def _last_less_first(found: Measured) -> float:
     accuracy = found.by_task("accuracy")
     third = max(accuracy.shape[1] // 3, 1)
     return pooled(accuracy[:, -third:]).mean - pooled(accuracy[:, :third]).mean
-
-
-# --- few labels ------------------------------------------------------------------------------------------------------
 
 
 def c10(evidence: Evidence) -> Verdict:

@@ -31,8 +31,6 @@ from evergraph_paper.measured import Measured
 from evergraph_paper.paper import COUNTERPART, exp2_printed, exp4_printed, exp4b_printed, exp4c_printed, printed
 from evergraph_paper.plan import ALPHAS, LEVELS, RESTARTS, THRESHOLDS
 
-__all__ = ["c11", "c12", "c13", "c14", "c15", "c16"]
-
 RULES: dict[str, tuple[Literal["doc", "gdoc"], float, float | None]] = {
     "DOC .5": ("doc", 0.5, None),
     "DOC .5 α 3": ("doc", 0.5, 3.0),
@@ -55,9 +53,6 @@ Figures = Mapping[int, NDArray[np.float64]]
 """By seed: a figure, and behind it what it is without each of the tasks, where this is known."""
 Scores = Mapping[Place, Mapping[str, Mapping[str, Figures]]]
 """By place, rule and measure."""
-
-
-# --- gDOC against DOC ------------------------------------------------------------------------------------------------
 
 
 def c11(evidence: Evidence) -> Verdict:
@@ -164,9 +159,6 @@ def _headline_text(cells: Mapping[Case, tuple[float, float]]) -> str:
     best = {graph: max(_of(cells, graph).values()) for graph in dict.fromkeys(key[0] for key in cells)}
     most = ", ".join(f"{graph} MCC {mcc:+.3f} with Open-F1 {100 * f1:+.0f} %" for graph, (mcc, f1) in best.items())
     return f"both at once in {fine} of {len(cells)} cells; largest gain in MCC: {most}"
-
-
-# --- thresholds, risk reduction, histories ---------------------------------------------------------------------------
 
 
 def c13(evidence: Evidence) -> Verdict:
@@ -305,9 +297,6 @@ def _best_as_said(graph: str, best: Mapping[str, tuple[Case, float]]) -> bool | 
 def _best_text(graph: str, best: Mapping[str, tuple[Case, float]]) -> str:
     (_, level, restart, rule), value = best[graph]
     return f"{graph}: best MCC {value:.3f} at level {level}, {restart}, {rule}"
-
-
-# --- figures by place, rule and measure ------------------------------------------------------------------------------
 
 
 def _scores(evidence: Evidence, levels: Iterable[int] = LEVELS) -> tuple[Scores, list[Measured]]:

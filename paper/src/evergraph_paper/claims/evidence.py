@@ -23,25 +23,7 @@ Answer = Literal["holds", "fails", "not testable here"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a claim.
-
-    Parameters
-    ----------
-    claim
-        Its code, C1 to C19.
-    statement
-        What the paper claims.
-    verdict
-        Whether it holds here.
-    numbers
-        What was measured that decides it.
-    paper
-        What the paper's own printed numbers say.
-    seeds, graphs
-        Of the results that were used.
-    details
-        All numbers, fit for JSON.
-    """
+    """What became of a claim."""
 
     claim: str
     statement: str
@@ -79,9 +61,6 @@ def fit(value: Any) -> Any:
     return value
 
 
-# --- from parts to a verdict -----------------------------------------------------------------------------------------
-
-
 def answer(holds: bool | None) -> Answer:
     """In words; None is what cannot be told."""
     return "not testable here" if holds is None else "holds" if holds else "fails"
@@ -116,8 +95,6 @@ def parts_in_words(parts: Mapping[str, bool | None]) -> dict[str, Answer]:
     """The answer of each part."""
     return {name: answer(holds) for name, holds in parts.items()}
 
-
-# --- differences -----------------------------------------------------------------------------------------------------
 
 Paired = Mapping[int, NDArray[np.float64]]
 """By seed: a figure of each task, most often the difference of two runs."""
@@ -210,9 +187,6 @@ def mean_of(values: Iterable[float]) -> float:
     return sum(known) / len(known) if known else math.nan
 
 
-# --- words -----------------------------------------------------------------------------------------------------------
-
-
 def listed(names: Sequence[str], most: int = 6) -> str:
     """Some of the names, and how many more there are.
 
@@ -252,12 +226,6 @@ class Evidence:
         keys ``25``, ``50``, ``75`` and ``100``).
     steps
         Of training for each task in the results.
-
-    Examples
-    --------
-    >>> nothing = Evidence({}, {})
-    >>> nothing.measured
-    {}
     """
 
     graphs: Mapping[str, Subject]

@@ -32,8 +32,6 @@ from evergraph_paper.paper import COUNTERPART, exp2_printed, printed
 from evergraph_paper.plan import LEVELS
 from evergraph_paper.static import Which
 
-__all__ = ["c1", "c2", "c3", "c17", "c18", "c19"]
-
 PLATEAU_EPOCH, SMALL = 10, 0.01
 _FIGURE = "shown in a figure; no numbers are printed"
 _STATISTICS = {
@@ -155,8 +153,6 @@ def c3(evidence: Evidence) -> Verdict:
     return _static("C3", statement, every_part(closer.values()), numbers, evidence, known, paper, details)
 
 
-# --- parts -----------------------------------------------------------------------------------------------------------
-
 _Curves = Mapping[tuple[str, str, bool], Curve]  # by split, model, and whether pre-trained
 
 
@@ -256,8 +252,6 @@ def _static(
     )
 
 
-# --- time differences ------------------------------------------------------------------------------------------------
-
 MONTHS = 12
 PERCENTILES = (25, 50, 75)
 
@@ -272,15 +266,6 @@ def c17(evidence: Evidence, *, symmetric: bool = False, graphs: int = 100) -> Ve
       within two edges is at most a away from the fine one, at 25, 50 and 75 percent.
 
     It needs no results, so it can always be told.
-
-    Parameters
-    ----------
-    evidence
-        Not used.
-    symmetric
-        Judge the multiset that counts each pair from both ends, instead of the paper's.
-    graphs
-        Number of random graphs.
     """
     pairs, wrong_pairs = 100_000, _wrong_pairs(100_000)
     rng = np.random.default_rng(0)
@@ -359,9 +344,6 @@ def _check(months: NDArray[np.int64], edges: NDArray[np.int64], symmetric: bool)
     return _Check(*({q: found.percentile(q) for q in PERCENTILES} for found in (fine, coarse)))
 
 
-# --- drift and histories ---------------------------------------------------------------------------------------------
-
-
 def c18(evidence: Evidence) -> Verdict:
     """C18: so much do classes drift, and so long are the histories.
 
@@ -438,8 +420,6 @@ def _used(facts: Mapping[str, Any]) -> dict[str, Any]:
     names = ("vertices", "classes", "drift_consecutive", "drift_cumulative", "history_sizes")
     return {name: facts[name] for name in names if name in facts}
 
-
-# --- parameters ------------------------------------------------------------------------------------------------------
 
 TOLERANCE = 0.02
 _PRINTED_AS = {"sgc": "SGC", "sage": "GraphSAGE"}
