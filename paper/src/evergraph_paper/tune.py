@@ -101,7 +101,10 @@ def write_rates(path: Path, choices: Sequence[Choice]) -> None:
 def read_rates(path: Path) -> list[Choice]:
     """What was chosen."""
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=list[Choice])
+        content = path.read_bytes()
+        found = msgspec.json.decode(content, type=list[Choice])
+        if msgspec.to_builtins(found) != msgspec.json.decode(content):  # it has more than the fields of a choice
+            found = []
     except OSError as error:
         raise InputError(
             f"it cannot be read ({error.strerror})", file=path, fix="give a file that tune wrote"
