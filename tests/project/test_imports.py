@@ -101,7 +101,7 @@ def test_every_public_name_can_be_imported() -> None:
 # A package or module imports itself and what stands before it in this list, nothing else. `learning.task` stands by
 # itself: it describes a task with the means of graph and analysis alone, and what a model reads depends on the task.
 ORDER = [
-    *("errors", "compiled", "presentation", "names", "storage", "graph", "datasets", "analysis", "learning.task"),
+    *("errors", "compiled", "names", "storage", "presentation", "graph", "datasets", "analysis", "learning.task"),
     *("inputs", "nn", "detect", "learning", "evaluation", "workspace", "report", "cli"),
 ]
 TOP = {"__init__", "__main__"}  # these may import everything

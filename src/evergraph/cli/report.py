@@ -51,7 +51,9 @@ def report(
 
 def _story(folder: Path, against: Path | None) -> Story:
     """The story of whatever the folder holds."""
-    if not any((folder / name).is_file() for name in ("workspace.db", "workspace.json")):  # the latter of 0.1
+    from evergraph.workspace.store import is_workspace
+
+    if not is_workspace(folder):
         from evergraph.report.run import story_of_run
 
         return story_of_run(folder, against)

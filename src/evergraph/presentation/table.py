@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 from evergraph.errors import EvergraphError
+from evergraph.storage.files import write_atomic
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -274,11 +275,9 @@ def write(table: Table, stem: str | Path) -> list[Path]:
 def replace_file(stem: Path, kind: str, data: bytes) -> Path:
     """Write ``stem.kind`` in one step, with the folder if need be; return its path."""
     path = stem.with_name(f"{stem.name}.{kind}")  # a name such as c=0.5 keeps what is behind its dot
-    new = path.with_name(f"{path.name}.new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        new.write_bytes(data)
-        new.replace(path)
+        write_atomic(path, data, sync=False)
     except OSError as error:
         raise EvergraphError(f"{path} could not be written ({error.strerror or error}).") from error
     return path
