@@ -10,13 +10,13 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import evergraph
-from evergraph.detect import Detector, check_detector
+from evergraph.detect import Decision, Detector, check_detector
 from evergraph.nn import GraphSAGE
 
 
 @dataclass(frozen=True)
 class Energy(Detector):
-    """Rejects a vertex with less energy than ``share`` of the training vertices; energy: log-sum-exp of the logits."""
+    """Flags a vertex with less energy than ``share`` of the training vertices; energy: log-sum-exp of the logits."""
 
     share: float = 0.1
 
@@ -24,21 +24,20 @@ class Energy(Detector):
         losses = cross_entropy(logits, targets, reduction="none")
         return losses.mean() if weights is None else (weights * losses).sum() / weights.sum()
 
-    def fit(self, outputs, targets, before):  # after training; the learner keeps and saves what is returned
+    def fit(self, outputs, targets, state):  # after training; the learner keeps and saves what is returned
         return {"energies": outputs.logits.double().logsumexp(1)}
 
-    def score(self, outputs, state):  # higher is more unseen
-        return -outputs.logits.double().logsumexp(1)
-
-    def reject(self, outputs, state):
-        return self.score(outputs, state) > -torch.quantile(state["energies"], self.share)
+    def decide(self, outputs, state):  # a higher score is more unseen
+        score = -outputs.logits.double().logsumexp(1)
+        return Decision(score, score > -torch.quantile(state["energies"], self.share))
 
 
 class UpsideDown(Energy):
-    """A slip that one would hardly notice otherwise."""
+    """A slip that is easily overlooked."""
 
-    def score(self, outputs, state):
-        return -super().score(outputs, state)
+    def decide(self, outputs, state):
+        score, flagged = super().decide(outputs, state)
+        return Decision(-score, flagged)
 
 
 def main() -> None:
@@ -56,7 +55,7 @@ def main() -> None:
         for share in (0.02, 0.1, 0.3):  # no training in between
             scores = evergraph.evaluate(task, learner.predict(task, Energy(share), outputs))
             found, unseen = scores.confusion.tp, scores.confusion.tp + scores.confusion.fn
-            print(f"time {task.time}, share {share}: rejects {scores.rejected:.0%}, finds {found} of {unseen} unseen")
+            print(f"time {task.time}, share {share}: flags {scores.rejected:.0%}, finds {found} of {unseen} unseen")
 
 
 if __name__ == "__main__":
@@ -64,5 +63,5 @@ if __name__ == "__main__":
 
 # prints: Energy(share=0.1): the contract is kept
 # prints: UpsideDown(share=0.1): vertices that are like no class must score higher
-# prints: time 6, share 0.02: rejects
-# prints: time 7, share 0.3: rejects
+# prints: time 6, share 0.02: flags
+# prints: time 7, share 0.3: flags

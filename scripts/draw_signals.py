@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 import evergraph
 from evergraph import LifelongLearner, Task
 from evergraph.detect import AutoDetector
-from evergraph.detect.auto import SIGNALS, together
-from evergraph.detect.scores import Smoothed, Together
-from evergraph.detect.scores.base import inner_state
+from evergraph.detect.auto import SIGNALS, average_signals
+from evergraph.detect.scores import Average, Propagated
+from evergraph.detect.scores.combined import inner_state
 from evergraph.presentation import COLOURS, figure, legend_below, save
 
 NAMES = ("probability (msp)", "sentinel", "surplus of words", "misfit", "remote", "crowding")
@@ -44,7 +44,7 @@ def draw(learner: LifelongLearner, task: Task, out: Path, command: str) -> None:
     unseen = np.array([name is not None and name not in learner.classes_ for name in task.truth])
     found, line = values_of(learner, task)
     with figure(2, 4, height=1.7) as (picture, axes):
-        titles = (*NAMES, "all six together", "smoothed over kin")
+        titles = (*NAMES, "all six together", "propagated")
         for panel, title, values in zip(axes.ravel(), titles, found, strict=True):
             edges = np.linspace(values.min(), values.max(), 40)
             for which, label, colour in ((~unseen, "known class", COLOURS[0]), (unseen, "unseen class", COLOURS[1])):
@@ -63,16 +63,16 @@ def draw(learner: LifelongLearner, task: Task, out: Path, command: str) -> None:
 
 def values_of(learner: LifelongLearner, task: Task) -> tuple[list[NDArray[np.float64]], float]:
     """What each panel shows, in deviations from the known-class vertices of the past; and where the line is."""
-    outputs, state = learner.outputs(task), learner.detector_state_
+    outputs, state = learner.outputs(task), learner.detector_.state
     inner = inner_state(state, "score")
     found = []
     for number, signal in enumerate(SIGNALS.values()):
         own = {f"0/{name}": value for name, value in inner_state(inner, str(number)).items()}
         own |= {name: value[:, [number]] for name, value in inner.items() if "/" not in name}
-        found.append(Together((signal,)).of(outputs, own).numpy())
-    smoothed = Smoothed(together()).of(outputs, state).numpy()
-    line = float((smoothed - AutoDetector().score(outputs, state).numpy())[0])
-    return [*found, together().of(outputs, inner).numpy(), smoothed], line
+        found.append(Average((signal,)).compute(outputs, own).numpy())
+    smoothed = Propagated(average_signals()).compute(outputs, state).numpy()
+    line = float((smoothed - AutoDetector().decide(outputs, state).score.numpy())[0])
+    return [*found, average_signals().compute(outputs, inner).numpy(), smoothed], line
 
 
 if __name__ == "__main__":

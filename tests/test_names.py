@@ -9,7 +9,7 @@ import pytest
 from evergraph import names
 from evergraph.detect import DOC, GDOC, AutoDetector, Detector, PostHoc, Softmax
 from evergraph.detect.auto import SIGNALS
-from evergraph.detect.scores import Energy, Relative, Smoothed, Together
+from evergraph.detect.scores import Average, Energy, Propagated, Relative
 from evergraph.detect.thresholds import BackTest, Budget
 from evergraph.errors import InputError
 from evergraph.names import described, rebuilt
@@ -34,7 +34,7 @@ DETECTORS: list[Detector] = [
     GDOC(0.6, alpha=2.0),
     AutoDetector(most=0.2),
     PostHoc(Relative(Energy(2.0), weight=3), Budget(7)),
-    PostHoc(Smoothed(Together(tuple(SIGNALS.values())), weight=0.5, rounds=2), BackTest(0.2, 30, 0.4)),
+    PostHoc(Propagated(Average(tuple(SIGNALS.values())), weight=0.5, rounds=2), BackTest(0.2, 30, 0.4)),
     *(PostHoc(kind()) for kind in SCORES.values()),
     *(PostHoc(Energy(), kind()) for kind in THRESHOLDS.values()),
 ]

@@ -66,17 +66,17 @@ OUTPUT_SCORES = {
     "entropy": "evergraph.detect.scores:Entropy",
     "mahalanobis": "evergraph.detect.scores:Mahalanobis",
     "nearest": "evergraph.detect.scores:Nearest",
-    "sentinel": "evergraph.detect.scores:Sentinel",
+    "auxiliary": "evergraph.detect.scores:AuxiliaryModel",
 }
 """Scores of a model's outputs, which may also be taken relative to those of the class: ``relative-energy``."""
 GRAPH_SCORES = {
     "new_words": "evergraph.detect.scores:NewWords",
-    "bursting": "evergraph.detect.scores:Bursting",
-    "surplus": "evergraph.detect.scores:Surplus",
-    "misfit": "evergraph.detect.scores:Misfit",
+    "word_growth": "evergraph.detect.scores:WordGrowth",
+    "excess_words": "evergraph.detect.scores:ExcessWords",
+    "class_likelihood": "evergraph.detect.scores:ClassLikelihood",
     "new_neighbours": "evergraph.detect.scores:NewNeighbours",
-    "remote": "evergraph.detect.scores:Remote",
-    "crowding": "evergraph.detect.scores:Crowding",
+    "known_distance": "evergraph.detect.scores:KnownDistance",
+    "slice_density": "evergraph.detect.scores:SliceDensity",
 }
 """Scores of a vertex's words and neighbours."""
 SCORES = OUTPUT_SCORES | GRAPH_SCORES
@@ -98,8 +98,8 @@ _COMPOSED = {
     "isomax": "evergraph.detect:IsoMax",
     "post-hoc": "evergraph.detect:PostHoc",
     "relative": "evergraph.detect.scores:Relative",
-    "smoothed": "evergraph.detect.scores:Smoothed",
-    "together": "evergraph.detect.scores:Together",
+    "propagated": "evergraph.detect.scores:Propagated",
+    "average": "evergraph.detect.scores:Average",
 }
 _TABLES = {"model": MODELS, "detector": DETECTORS, "score": SCORES, "threshold": THRESHOLDS}
 _BASES = {

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from evergraph.detect import DOC, GDOC, Detector, Outputs, Softmax, check_detector, losses
+from evergraph.detect import DOC, GDOC, Decision, Detector, Outputs, Requirements, Softmax, check_detector, losses
 from evergraph.errors import InputError
 from evergraph.names import DETECTORS, build_detector
 
@@ -56,7 +56,45 @@ def test_the_suite_leaves_the_global_generator_alone() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-class WrongSign(DOC):
+class InParts:
+    """Decides by `score` and `reject`, so that the detectors below can break one of them."""
+
+    requires = Requirements(observe=True, context=True)
+
+    def decide(self, outputs, state):
+        return Decision(self.score(outputs, state), self.reject(outputs, state))
+
+    def score(self, outputs, state):
+        return super().decide(outputs, state).score
+
+    def reject(self, outputs, state):
+        return super().decide(outputs, state).flagged
+
+
+class SoftmaxInParts(InParts, Softmax):
+    pass
+
+
+class DocInParts(InParts, DOC):
+    def reject(self, outputs, state):
+        return self.score(outputs, state) > 0
+
+
+class ObservesInSecret(Softmax):
+    def observe(self, outputs, targets, state):
+        return state
+
+
+class RequiresAnything(Softmax):
+    requires = None
+
+
+class DecidesWithScoresAlone(Softmax):
+    def decide(self, outputs, state):
+        return super().decide(outputs, state).score
+
+
+class WrongSign(DocInParts):
     def score(self, outputs, state):
         return -super().score(outputs, state)
 
@@ -64,42 +102,42 @@ class WrongSign(DOC):
         return ~super().reject(outputs, state)
 
 
-class RejectsAgainstItsScore(DOC):
+class FlagsAgainstItsScore(DocInParts):
     def reject(self, outputs, state):
         return ~super().reject(outputs, state)
 
 
-class IgnoresWeights(DOC):
+class IgnoresWeights(DocInParts):
     def loss(self, logits, targets, counts, weights=None):
         return super().loss(logits, targets, counts)
 
 
-class WeightsAreAMask(DOC):
+class WeightsAreAMask(DocInParts):
     def loss(self, logits, targets, counts, weights=None):
         return super().loss(logits, targets, counts, None if weights is None else (weights > 0).to(logits))
 
 
-class WeightsAreNotNormalised(DOC):
+class WeightsAreNotNormalised(DocInParts):
     def loss(self, logits, targets, counts, weights=None):
         return super().loss(logits, targets, counts, weights) * (1 if weights is None else weights.mean())
 
 
-class LossKnowsTheClassOrder(DOC):
+class LossKnowsTheClassOrder(DocInParts):
     def positive_weights(self, counts):
         return torch.arange(1.0, 1 + len(counts))
 
 
-class ScoreKnowsTheClassOrder(DOC):
+class ScoreKnowsTheClassOrder(DocInParts):
     def score(self, outputs, state):
         return 0.5 - (outputs.logits[:, 0].double() / 2).sigmoid() / 2 - outputs.logits.amax(1).double().sigmoid() / 2
 
 
-class ScoreKnowsTheRowOrder(DOC):
+class ScoreKnowsTheRowOrder(DocInParts):
     def score(self, outputs, state):
         return super().score(outputs, state) + torch.linspace(0, 1e-6, len(outputs), dtype=torch.float64)
 
 
-class DecisionKnowsTheRowOrder(Softmax):
+class DecisionKnowsTheRowOrder(SoftmaxInParts):
     def reject(self, outputs, state):
         score = self.score(outputs, state)
         if not len(score):
@@ -107,132 +145,132 @@ class DecisionKnowsTheRowOrder(Softmax):
         return score >= (score.max() if outputs.logits[0, 0] < outputs.logits[-1, 0] else score.median())
 
 
-class LossChangesLogits(Softmax):
+class LossChangesLogits(SoftmaxInParts):
     def loss(self, logits, targets, counts, weights=None):
         if not logits.requires_grad:
             logits -= logits.amax(1, keepdim=True)
         return super().loss(logits, targets, counts, weights)
 
 
-class ScoreChangesLogits(Softmax):
+class ScoreChangesLogits(SoftmaxInParts):
     def score(self, outputs, state):
         outputs.logits.sub_(1.0)
         return super().score(outputs, state)
 
 
-class ScoreChangesState(DOC):
+class ScoreChangesState(DocInParts):
     def score(self, outputs, state):
         state["sd"].mul_(0.5)
         return super().score(outputs, state)
 
 
-class FitChangesTheStateBefore(DOC):
+class FitChangesTheStateBefore(DocInParts):
     def fit(self, outputs, targets, before):
         before.clear()
         return super().fit(outputs, targets, before)
 
 
-class FitCannotGrow(DOC):
+class FitCannotGrow(DocInParts):
     def fit(self, outputs, targets, before):
         state = super().fit(outputs, targets, {})
         return {"sd": torch.fmax(state["sd"], before["sd"])} if before else state
 
 
-class AbsentClassesAreNaN(DOC):
+class AbsentClassesAreNaN(DocInParts):
     def score(self, outputs, state):
         return (1 - state["sd"] - outputs.logits.double().sigmoid()).amin(1)
 
 
-class StateIsNested(DOC):
+class StateIsNested(DocInParts):
     def fit(self, outputs, targets, before):
         return {"classes": {"sd": torch.zeros(outputs.logits.shape[1])}}
 
 
-class LossIsDetached(Softmax):
+class LossIsDetached(SoftmaxInParts):
     def loss(self, logits, targets, counts, weights=None):
         return super().loss(logits.detach(), targets, counts, weights)
 
 
-class LossIsOfTheNextClass(Softmax):
+class LossIsOfTheNextClass(SoftmaxInParts):
     def loss(self, logits, targets, counts, weights=None):
         return super().loss(logits.roll(1, 1), targets, counts, weights)
 
 
-class LossGoesUphill(Softmax):
+class LossGoesUphill(SoftmaxInParts):
     def loss(self, logits, targets, counts, weights=None):
         loss = super().loss(logits, targets, counts, weights)
         return 2 * loss.detach() - loss
 
 
-class LossIsOneNumberEach(Softmax):
+class LossIsOneNumberEach(SoftmaxInParts):
     def loss(self, logits, targets, counts, weights=None):
         return F.cross_entropy(logits, targets, reduction="none")
 
 
-class AbsentClassesSpoilTheLoss(DOC):
+class AbsentClassesSpoilTheLoss(DocInParts):
     def loss(self, logits, targets, counts, weights=None):
         return super().loss(logits, targets, counts, weights) + 0 * (1 / counts).sum()
 
 
-class OverflowsAtLargeLogits(Softmax):
+class OverflowsAtLargeLogits(SoftmaxInParts):
     def score(self, outputs, state):
         return -outputs.logits.double().exp().sum(1).log()
 
 
-class SinglePrecision(Softmax):
+class SinglePrecision(SoftmaxInParts):
     def score(self, outputs, state):
         return super().score(outputs, state).float()
 
 
-class ScoreIsAColumn(Softmax):
+class ScoreIsAColumn(SoftmaxInParts):
     def score(self, outputs, state):
         return super().score(outputs, state).unsqueeze(1)
 
 
-class DecisionIsANumber(Softmax):
+class DecisionIsANumber(SoftmaxInParts):
     def reject(self, outputs, state):
         return super().reject(outputs, state).long()
 
 
-class DecisionIsOne(Softmax):
+class DecisionIsOne(SoftmaxInParts):
     def reject(self, outputs, state):
         return super().reject(outputs, state).any()
 
 
-class CannotTakeNobody(Softmax):
+class CannotTakeNobody(SoftmaxInParts):
     def score(self, outputs, state):
         return super().score(outputs, state) if len(outputs) else torch.zeros(1, dtype=torch.float64)
 
 
-class LooksBackNested(Softmax):
-    def look_back(self, outputs, targets, before):
+class ObservesNested(SoftmaxInParts):
+    def observe(self, outputs, targets, before):
         return {**before, "past": {"slices": torch.zeros(1)}}
 
 
-class LookBackChangesTheStateBefore(DOC):
-    def look_back(self, outputs, targets, before):
+class ObserveChangesTheStateBefore(DocInParts):
+    def observe(self, outputs, targets, before):
         before["sd"] += 1
         return before
 
 
-class LookBackKnowsTheRowOrder(Softmax):
-    def look_back(self, outputs, targets, before):
+class ObserveKnowsTheRowOrder(SoftmaxInParts):
+    def observe(self, outputs, targets, before):
         return {"past.first": outputs.logits[0].amax().double()}
 
     def score(self, outputs, state):
         return super().score(outputs, state) + state.get("past.first", 0)
 
 
-class LookBackKnowsTheClassOrder(Softmax):
-    def look_back(self, outputs, targets, before):
+class ObserveKnowsTheClassOrder(SoftmaxInParts):
+    def observe(self, outputs, targets, before):
         return {"past.first": outputs.logits[:, 0].mean().double()}
 
     def score(self, outputs, state):
         return super().score(outputs, state) + state.get("past.first", 0)
 
 
-class TakesNoLabelForAClass(Softmax):
-    def look_back(self, outputs, targets, before):
+class TakesNoLabelForAClass(SoftmaxInParts):
+    def observe(self, outputs, targets, before):
         return {
             "past.means": outputs.logits.double()
             .new_zeros(outputs.logits.shape[1])
@@ -240,58 +278,58 @@ class TakesNoLabelForAClass(Softmax):
         }
 
 
-class PastDoesNotGrow(Softmax):
-    def look_back(self, outputs, targets, before):
+class PastDoesNotGrow(SoftmaxInParts):
+    def observe(self, outputs, targets, before):
         return {"past.mean": outputs.logits.mean(0).double() + before.get("past.mean", 0)}
 
 
-class LookingBackTurnsItUpsideDown(Softmax):
-    def look_back(self, outputs, targets, before):
+class ObservingTurnsItUpsideDown(SoftmaxInParts):
+    def observe(self, outputs, targets, before):
         return {**before, "past.sign": torch.tensor(-1.0)}
 
     def score(self, outputs, state):
         return super().score(outputs, state) * state.get("past.sign", 1.0)
 
 
-class ChangesWhatIsSeen(Softmax):
+class ChangesWhatIsSeen(SoftmaxInParts):
     def score(self, outputs, state):
-        if outputs.sight is not None:
-            outputs.sight.vectors[:] = 0
+        if outputs.context is not None:
+            outputs.context.vectors[:] = 0
         return super().score(outputs, state)
 
 
-class ChangesWordsThatAreSeen(Softmax):
+class ChangesWordsThatAreSeen(SoftmaxInParts):
     def score(self, outputs, state):
-        if outputs.sight is not None and len(outputs):
-            outputs.sight.words.data *= 2
+        if outputs.context is not None and len(outputs):
+            outputs.context.words.data *= 2
         return super().score(outputs, state)
 
 
-class SightKnowsTheRowOrder(Softmax):
+class ContextKnowsTheRowOrder(SoftmaxInParts):
     def score(self, outputs, state):
-        if outputs.sight is None or not len(outputs):
+        if outputs.context is None or not len(outputs):
             return super().score(outputs, state)
-        return super().score(outputs, state) + torch.from_numpy(outputs.sight.crowd.mean(1)) * 1e-6
+        return super().score(outputs, state) + torch.from_numpy(outputs.context.nearest.mean(1)) * 1e-6
 
 
-class SightKnowsTheClassOrder(Softmax):
+class ContextKnowsTheClassOrder(SoftmaxInParts):
     def score(self, outputs, state):
-        known = np.zeros(0) if outputs.sight is None else outputs.sight.known
+        known = np.zeros(0) if outputs.context is None else outputs.context.known
         return super().score(outputs, state) + float((known == 0).sum())
 
 
 @dataclass
 class NotFrozen(Detector):
-    loss, score, reject = Softmax.loss, Softmax.score, Softmax.reject
+    loss, decide = Softmax.loss, Softmax.decide
 
 
 @dataclass(frozen=True, eq=False)
 class NeverEqual(Detector):
-    loss, score, reject = Softmax.loss, Softmax.score, Softmax.reject
+    loss, decide = Softmax.loss, Softmax.decide
 
 
 @dataclass(frozen=True)
-class Remembers(Softmax):
+class Remembers(SoftmaxInParts):
     calls: list[int] = field(default_factory=lambda: [0], compare=False, repr=False)
 
     def score(self, outputs, state):
@@ -302,8 +340,11 @@ class Remembers(Softmax):
 @pytest.mark.parametrize(
     ("broken", "rule"),
     [
+        (ObservesInSecret, "observe is overridden, so requires.observe must be set"),
+        (RequiresAnything, "requires must be Requirements"),
+        (DecidesWithScoresAlone, "decide must return a Decision"),
         (WrongSign, "must score higher on average"),
-        (RejectsAgainstItsScore, "whoever scores higher than a rejected vertex"),
+        (FlagsAgainstItsScore, "a vertex that scores higher than a flagged one"),
         (IgnoresWeights, "weight 0 for absent"),
         (WeightsAreAMask, "weight 2 for two vertices"),
         (WeightsAreNotNormalised, "(weight 0 for absent|all weights are doubled)"),
@@ -312,8 +353,8 @@ class Remembers(Softmax):
         (ScoreKnowsTheRowOrder, "the score must not depend on the order of the vertices"),
         (DecisionKnowsTheRowOrder, "the decision must not depend on the order of the vertices"),
         (LossChangesLogits, "loss must not change what it is given"),
-        (ScoreChangesLogits, "score must not change what it is given"),
-        (ScoreChangesState, "score must not change what it is given"),
+        (ScoreChangesLogits, "decide must not change what it is given"),
+        (ScoreChangesState, "decide must not change what it is given"),
         (FitChangesTheStateBefore, "fit must not change what it is given"),
         (AbsentClassesAreNaN, "the score must be finite"),
         (StateIsNested, "flat dict of tensors"),
@@ -328,15 +369,15 @@ class Remembers(Softmax):
         (DecisionIsANumber, "must be bool"),
         (DecisionIsOne, "must have one for each"),
         (CannotTakeNobody, "the score of 0 vertices"),
-        (LooksBackNested, "flat dict of tensors"),
-        (LookBackChangesTheStateBefore, "look_back must not change what it is given"),
-        (LookBackKnowsTheRowOrder, "the score must not depend on the order of the vertices looked back at"),
-        (LookBackKnowsTheClassOrder, "the score must not depend on the order of the classes"),
-        (LookingBackTurnsItUpsideDown, "must score higher on average"),
-        (ChangesWhatIsSeen, "score must not change what it is given"),
-        (ChangesWordsThatAreSeen, "score must not change what it is given"),
-        (SightKnowsTheRowOrder, "the score must not depend on the order of the vertices"),
-        (SightKnowsTheClassOrder, "the score must not depend on the order of the classes"),
+        (ObservesNested, "flat dict of tensors"),
+        (ObserveChangesTheStateBefore, "observe must not change what it is given"),
+        (ObserveKnowsTheRowOrder, "the score must not depend on the order of the vertices observed"),
+        (ObserveKnowsTheClassOrder, "the score must not depend on the order of the classes"),
+        (ObservingTurnsItUpsideDown, "must score higher on average"),
+        (ChangesWhatIsSeen, "decide must not change what it is given"),
+        (ChangesWordsThatAreSeen, "decide must not change what it is given"),
+        (ContextKnowsTheRowOrder, "the score must not depend on the order of the vertices"),
+        (ContextKnowsTheClassOrder, "the score must not depend on the order of the classes"),
         (NotFrozen, "frozen dataclass"),
         (NeverEqual, "must equal a detector"),
         (Remembers, "when asked again"),
@@ -363,20 +404,20 @@ def test_the_suite_shows_labels_that_have_not_come() -> None:
 def test_the_suite_shows_slices_and_no_training_vertices() -> None:
     seen = []
 
-    class Watches(Softmax):
+    class Watches(SoftmaxInParts):
         def fit(self, outputs, targets, before):
-            assert outputs.sight is None
+            assert outputs.context is None
             return {}
 
-        def look_back(self, outputs, targets, before):
+        def observe(self, outputs, targets, before):
             seen.append((len(outputs), set(targets.tolist())))
-            assert len(outputs.sight) == len(outputs) == len(targets)
-            assert len(outputs.sight.classes) == outputs.logits.shape[1]
+            assert len(outputs.context) == len(outputs) == len(targets)
+            assert len(outputs.context.classes) == outputs.logits.shape[1]
             return before
 
         def score(self, outputs, state):
-            assert len(outputs.sight) == len(outputs)
-            assert outputs.sight.start == 40
+            assert len(outputs.context) == len(outputs)
+            assert outputs.context.start == 40
             return super().score(outputs, state)
 
     check_detector(Watches())
@@ -398,8 +439,8 @@ def test_detectors_are_values() -> None:
 
 def test_a_detector_without_a_loss_cannot_be_made() -> None:
     class Half(Detector):
-        def score(self, outputs, state):
-            return outputs.logits.sum(1).double()
+        def decide(self, outputs, state):
+            return Decision(outputs.logits.sum(1).double(), outputs.logits.sum(1) > 0)
 
     with pytest.raises(TypeError, match="abstract"):
         Half()
@@ -424,8 +465,8 @@ def test_softmax_is_cross_entropy(weighted: bool) -> None:
 
 def test_softmax_scores_and_never_rejects() -> None:
     outputs = Outputs(torch.tensor([[0.0, 0.0], [math.log(3), 0.0], [1e4, -1e4]]))
-    assert Softmax().score(outputs, {}).tolist() == pytest.approx([0.5, 0.25, 0.0], abs=1e-7)
-    assert not Softmax().reject(outputs, {}).any()
+    assert Softmax().decide(outputs, {}).score.tolist() == pytest.approx([0.5, 0.25, 0.0], abs=1e-7)
+    assert not Softmax().decide(outputs, {}).flagged.any()
 
 
 @pytest.mark.parametrize("detector", [Softmax(), DOC(), GDOC()], ids=repr)
@@ -605,22 +646,22 @@ def test_thresholds_by_hand() -> None:
     # Thresholds .742 and .717.
     new = Outputs(torch.stack([logit(0.74, 0.1), logit(0.74, 0.72), logit(0.1, 0.71), logit(0.75, 0.1)]))
     detector = DOC(0.5, alpha=1.0)
-    assert detector.reject(new, state).tolist() == [True, False, True, False]
-    assert detector.score(new, state).tolist() == pytest.approx([0.0018, -0.0028, 0.0072, -0.0082], abs=1e-4)
-    assert not DOC(0.5).reject(new, state).any()
+    assert detector.decide(new, state).flagged.tolist() == [True, False, True, False]
+    assert detector.decide(new, state).score.tolist() == pytest.approx([0.0018, -0.0028, 0.0072, -0.0082], abs=1e-4)
+    assert not DOC(0.5).decide(new, state).flagged.any()
 
 
 def test_a_vertex_is_rejected_strictly_below_the_threshold() -> None:
     new = Outputs(torch.tensor([[0.0, -9.0], [-1e-9, -9.0], [1e-9, -9.0]], dtype=torch.float64))
-    assert DOC(0.5).reject(new, {}).tolist() == [False, True, False]
-    assert not DOC(0.0).reject(new, {}).any()
+    assert DOC(0.5).decide(new, {}).flagged.tolist() == [False, True, False]
+    assert not DOC(0.0).decide(new, {}).flagged.any()
 
 
 def test_without_alpha_the_score_ranks_as_the_largest_probability() -> None:
     logits, _, _ = draw(100, 5, torch.float32)
     largest = torch.sigmoid(logits.double()).amax(1)
     for detector in (DOC(), GDOC(), DOC(0.2)):
-        score = detector.score(Outputs(logits), {})
+        score = detector.decide(Outputs(logits), {}).score
         assert torch.equal(score.argsort(), (1 - largest).argsort())
         torch.testing.assert_close(score, detector.threshold - largest)
 
@@ -634,10 +675,10 @@ def test_risk_reduction_only_rejects_more(seed: int, classes: int, threshold: fl
     plain, reduced, more = DOC(threshold), DOC(threshold, alpha), DOC(threshold, alpha / 2)
     limits = reduced.thresholds(state, classes)
     assert ((limits >= threshold) & (limits <= 1)).all()
-    assert (plain.reject(new, state) <= reduced.reject(new, state)).all()
-    assert (reduced.reject(new, state) <= more.reject(new, state)).all()
+    assert (plain.decide(new, state).flagged <= reduced.decide(new, state).flagged).all()
+    assert (reduced.decide(new, state).flagged <= more.decide(new, state).flagged).all()
     p = torch.sigmoid(new.logits.double())
-    assert torch.equal(reduced.reject(new, state), (p < limits).all(1))
+    assert torch.equal(reduced.decide(new, state).flagged, (p < limits).all(1))
 
 
 @pytest.mark.parametrize("alpha", [math.inf, 1e9])
@@ -646,8 +687,8 @@ def test_an_infinite_alpha_is_the_plain_threshold(alpha: float) -> None:
     outputs = Outputs(logits)
     state = DOC().fit(outputs, targets, {})
     assert DOC(0.6, alpha).thresholds(state, 4).tolist() == [0.6] * 4
-    assert torch.equal(DOC(0.6, alpha).score(outputs, state), DOC(0.6).score(outputs, state))
-    assert torch.equal(DOC(0.6, alpha).reject(outputs, state), DOC(0.6).reject(outputs, state))
+    assert torch.equal(DOC(0.6, alpha).decide(outputs, state).score, DOC(0.6).decide(outputs, state).score)
+    assert torch.equal(DOC(0.6, alpha).decide(outputs, state).flagged, DOC(0.6).decide(outputs, state).flagged)
     assert DOC(0.6, math.inf).thresholds({"sd": torch.zeros(4)}, 4).tolist() == [0.6] * 4
 
 
@@ -655,7 +696,7 @@ def test_an_infinite_alpha_is_the_plain_threshold(alpha: float) -> None:
 def test_a_threshold_of_one_rejects_all_but_certainty(alpha: float | None) -> None:
     outputs = Outputs(torch.tensor([[5.0, -5.0], [30.0, 0.0], [1e4, -1e4]]))
     state = DOC().fit(outputs, torch.tensor([0, 0, 1]), {})
-    assert DOC(1.0, alpha).reject(outputs, state).tolist() == [True, True, False]
+    assert DOC(1.0, alpha).decide(outputs, state).flagged.tolist() == [True, True, False]
 
 
 def test_a_class_that_left_the_window_keeps_its_last_value() -> None:
@@ -674,7 +715,7 @@ def test_a_class_that_left_the_window_keeps_its_last_value() -> None:
     assert second["sd"][3].item() == pytest.approx(math.sqrt(2) * torch.sigmoid(-logits[-1, 3]).item())
     assert second["sd"].isnan().tolist() == [False, False, False, False, True]
     assert detector.thresholds(second, 5)[4] == 0.5
-    assert detector.score(Outputs(logits), second).isfinite().all()
+    assert detector.decide(Outputs(logits), second).score.isfinite().all()
 
     # After a cold restart nothing is left of the former value.
     assert detector.fit(Outputs(logits), targets, {})["sd"].isnan().tolist() == [True, False, False, False, True]
@@ -691,7 +732,7 @@ def test_nobody_can_be_judged(detector: Detector) -> None:
     nobody = Outputs(torch.zeros(0, 3))
     state = detector.fit(nobody, torch.zeros(0, dtype=torch.int64), {})
     assert len(nobody) == 0
-    assert detector.score(nobody, state).shape == detector.reject(nobody, state).shape == (0,)
+    assert detector.decide(nobody, state).score.shape == detector.decide(nobody, state).flagged.shape == (0,)
 
 
 @pytest.mark.parametrize("kind", [DOC, GDOC])

@@ -28,8 +28,9 @@ from evergraph.detect.scores import (
     Nearest,
     Relative,
     Score,
-    mahalanobis,
-    nearest,
+)
+from evergraph.detect.scores import (
+    outputs as outputs_module,
 )
 from evergraph.errors import InputError
 
@@ -112,22 +113,22 @@ def cases(draw):
 def test_the_order_of_vertices_and_classes_means_nothing(score: Score, case) -> None:
     train, targets, new, generator = case
     state = score.fit(train, targets, {})
-    expected = score.of(new, state)
+    expected = score.compute(new, state)
     assert expected.shape == (12,)
     assert expected.dtype == torch.float64
     assert expected.isfinite().all()
 
     rows = torch.randperm(12, generator=generator)
-    near(score.of(take(new, rows), state), expected[rows])
+    near(score.compute(take(new, rows), state), expected[rows])
     rows = torch.randperm(len(train), generator=generator)
-    near(score.of(new, score.fit(take(train, rows), targets[rows], {})), expected)
+    near(score.compute(new, score.fit(take(train, rows), targets[rows], {})), expected)
 
     sorted_rows = train.logits.sort(1).values
     if "most=19" in repr(score) and train.hidden is None and len(sorted_rows.unique(dim=0)) < len(train):
         return  # of (0, 1) and (1, 0) only one is kept: that cannot be but by the order of the columns
     order = torch.randperm(train.logits.shape[1], generator=generator)
     renamed, moved = (replace(outputs, logits=outputs.logits[:, order]) for outputs in (train, new))
-    near(score.of(moved, score.fit(renamed, order.argsort()[targets], {})), expected)
+    near(score.compute(moved, score.fit(renamed, order.argsort()[targets], {})), expected)
 
 
 @pytest.mark.parametrize("score", ALL, ids=repr)
@@ -144,7 +145,7 @@ def test_unseen_vertices_score_higher(score: Score, width: int) -> None:
         return Outputs(logits, hidden if width else None)
 
     new = torch.tensor([0, 1, 2, 3, -1, -1, -1, -1]).repeat(10)
-    found = score.of(say(new), score.fit(say(targets), targets, {}))
+    found = score.compute(say(new), score.fit(say(targets), targets, {}))
     assert found[new < 0].mean() > found[new >= 0].mean()
     assert found[new < 0].median() > found[new >= 0].median()
 
@@ -158,13 +159,13 @@ def test_states_are_flat_can_be_saved_and_are_left_alone(score: Score, width: in
     given = [train.logits, targets, new.logits, *before.values(), *([train.hidden, new.hidden] if width else [])]
     kept = [value.clone() for value in given]
     state = score.fit(train, targets, before)
-    found = score.of(new, state)
+    found = score.compute(new, state)
     assert all(torch.equal(value, copy) for value, copy in zip(given, kept, strict=True) if not copy.isnan().any())
     assert all(isinstance(name, str) and not value.requires_grad for name, value in state.items())
     again = load(save(dict(state)))
     assert again.keys() == state.keys()
-    assert torch.equal(score.of(new, again), found)
-    assert torch.equal(score.of(new, state), found)
+    assert torch.equal(score.compute(new, again), found)
+    assert torch.equal(score.compute(new, state), found)
 
 
 @pytest.mark.parametrize("score", ALL, ids=repr)
@@ -176,7 +177,7 @@ def test_classes_come_and_go(score: Score, width: int) -> None:
     targets = torch.tensor([1] * 12 + [2] * 8)
     new, _ = draw(15, 4, width, seed=2)
     for before in (state, {}):
-        found = score.of(new, score.fit(train, targets, before))
+        found = score.compute(new, score.fit(train, targets, before))
         assert found.isfinite().all()
         assert found.unique().numel() > 1
 
@@ -194,10 +195,10 @@ def test_little_to_fit_to(score: Score, hidden: str, n: int, classes: int) -> No
     targets = torch.arange(n) % classes
     state = score.fit(train, targets, {})
     for outputs in (new, train, take(new, slice(0))):
-        found = score.of(outputs, state)
+        found = score.compute(outputs, state)
         assert found.shape == (len(outputs),)
         assert found.isfinite().all()
-    assert score.of(new, score.fit(train, targets, state)).isfinite().all()
+    assert score.compute(new, score.fit(train, targets, state)).isfinite().all()
 
 
 @pytest.mark.parametrize("score", ALL, ids=repr)
@@ -215,8 +216,8 @@ def test_extremes_of_single_precision(score: Score, size: float, width: int) -> 
     states = [score.fit(usual, targets, {}), score.fit(extreme(20), targets, {})]
     for state in states:
         for new in (extreme(12), Outputs(torch.full((3, 4), size), extreme(3).hidden)):
-            assert score.of(new, state).isfinite().all()
-        assert score.of(usual, state).isfinite().all()
+            assert score.compute(new, state).isfinite().all()
+        assert score.compute(usual, state).isfinite().all()
 
 
 def test_a_thing_that_is_no_number_shows() -> None:
@@ -224,7 +225,7 @@ def test_a_thing_that_is_no_number_shows() -> None:
     new, _ = draw(4, 3, seed=1)
     new.logits[1], new.hidden[1] = math.nan, math.nan
     for score in ALL:
-        found = score.of(new, score.fit(train, targets, {}))
+        found = score.compute(new, score.fit(train, targets, {}))
         assert found.isnan().tolist() == [False, True, False, False], score
 
 
@@ -270,14 +271,14 @@ def test_bad_arguments(make, named: str, fix: str) -> None:
 @pytest.mark.parametrize("score", [Mahalanobis(), Nearest(), Relative(MSP()), Relative(Nearest())], ids=repr)
 def test_nothing_can_be_scored_before_the_fit(score: Score) -> None:
     with pytest.raises(InputError, match=r"the state has no '\w+'\. To fix it"):
-        score.of(draw(3, 2)[0], {})
+        score.compute(draw(3, 2)[0], {})
 
 
 @pytest.mark.parametrize("score", [Mahalanobis(), Nearest()], ids=repr)
 def test_vectors_must_be_as_wide_as_those_of_the_fit(score: Score) -> None:
     state = score.fit(*draw(9, 2, width=6), {})
     with pytest.raises(InputError, match="the vectors have 5 columns, but the score was fitted to 6"):
-        score.of(draw(3, 2, width=5)[0], state)
+        score.compute(draw(3, 2, width=5)[0], state)
 
 
 def test_a_score_needs_a_way_to_score_and_no_state() -> None:
@@ -298,40 +299,42 @@ def test_a_score_needs_a_way_to_score_and_no_state() -> None:
 def test_scores_of_the_logits_are_those_of_scipy(classes: int, dtype: torch.dtype) -> None:
     outputs, _ = draw(200, classes, dtype=dtype)
     x = outputs.logits.double().numpy()
-    near(MSP().of(outputs, {}), 1 - softmax(x, axis=1).max(1), 1e-12)
-    near(MaxLogit().of(outputs, {}), -x.max(1), 0)
-    near(Entropy().of(outputs, {}), entropy(softmax(x, axis=1), axis=1), 1e-12)
+    near(MSP().compute(outputs, {}), 1 - softmax(x, axis=1).max(1), 1e-12)
+    near(MaxLogit().compute(outputs, {}), -x.max(1), 0)
+    near(Entropy().compute(outputs, {}), entropy(softmax(x, axis=1), axis=1), 1e-12)
     for temperature in (0.01, 1.0, 3.0, 1e3):
-        near(Energy(temperature).of(outputs, {}), -temperature * logsumexp(x / temperature, axis=1), 1e-12)
+        near(Energy(temperature).compute(outputs, {}), -temperature * logsumexp(x / temperature, axis=1), 1e-12)
 
 
 def test_scores_of_huge_logits_are_exact() -> None:
     outputs = Outputs(torch.tensor([[1e4, -1e4, -1e4], [1e4, 1e4, -1e4], [-1e4, -1e4, -1e4]]))
-    assert MSP().of(outputs, {}).tolist() == pytest.approx([0, 1 / 2, 2 / 3], abs=1e-15)
-    assert MaxLogit().of(outputs, {}).tolist() == [-1e4, -1e4, 1e4]
-    assert Entropy().of(outputs, {}).tolist() == pytest.approx([0, math.log(2), math.log(3)], abs=1e-15)
-    assert Energy().of(outputs, {}).tolist() == pytest.approx([-1e4, -1e4 - math.log(2), 1e4 - math.log(3)], rel=1e-15)
+    assert MSP().compute(outputs, {}).tolist() == pytest.approx([0, 1 / 2, 2 / 3], abs=1e-15)
+    assert MaxLogit().compute(outputs, {}).tolist() == [-1e4, -1e4, 1e4]
+    assert Entropy().compute(outputs, {}).tolist() == pytest.approx([0, math.log(2), math.log(3)], abs=1e-15)
+    assert Energy().compute(outputs, {}).tolist() == pytest.approx(
+        [-1e4, -1e4 - math.log(2), 1e4 - math.log(3)], rel=1e-15
+    )
 
 
 def test_scores_tell_vertices_apart_of_which_the_model_is_all_but_certain() -> None:
     gaps = torch.tensor([50.0, 60.0, 700.0], dtype=torch.float64)
     outputs = Outputs(torch.stack([gaps, torch.zeros(3), torch.zeros(3)], 1))
-    assert MSP().of(outputs, {}).tolist() == pytest.approx((2 * torch.exp(-gaps)).tolist(), rel=1e-12, abs=0)
+    assert MSP().compute(outputs, {}).tolist() == pytest.approx((2 * torch.exp(-gaps)).tolist(), rel=1e-12, abs=0)
     # Of each other class -p log p is p times the gap, and of the likeliest one it is the sum of the others.
     expected = (2 * torch.exp(-gaps) * (gaps + 1)).tolist()
-    assert Entropy().of(outputs, {}).tolist() == pytest.approx(expected, rel=1e-12, abs=0)
+    assert Entropy().compute(outputs, {}).tolist() == pytest.approx(expected, rel=1e-12, abs=0)
 
 
 def test_one_class_is_certain() -> None:
     outputs = Outputs(torch.tensor([[3.0], [-1e4], [0.0]]))
-    assert MSP().of(outputs, {}).tolist() == [0, 0, 0]
-    assert Entropy().of(outputs, {}).tolist() == [0, 0, 0]
-    assert Energy(2).of(outputs, {}).tolist() == MaxLogit().of(outputs, {}).tolist() == [-3, 1e4, 0]
+    assert MSP().compute(outputs, {}).tolist() == [0, 0, 0]
+    assert Entropy().compute(outputs, {}).tolist() == [0, 0, 0]
+    assert Energy(2).compute(outputs, {}).tolist() == MaxLogit().compute(outputs, {}).tolist() == [-3, 1e4, 0]
 
 
 def test_a_cold_energy_is_the_largest_logit() -> None:
     outputs, _ = draw(50, 5, dtype=torch.float32, scale=1e4)
-    near(Energy(1e-300).of(outputs, {}), MaxLogit().of(outputs, {}), 0)
+    near(Energy(1e-300).compute(outputs, {}), MaxLogit().compute(outputs, {}), 0)
 
 
 # --- Mahalanobis -----------------------------------------------------------------------------------------------------
@@ -354,7 +357,7 @@ def test_mahalanobis_is_that_of_scikit_learn(shrinkage, dtype, classes, width) -
     state = Mahalanobis(shrinkage).fit(train, targets, {})
     assert {value.dtype for value in state.values()} == {torch.float64}
     expected = mahalanobis_of(vectors(new), vectors(train), targets.numpy(), shrinkage)
-    near(Mahalanobis(shrinkage).of(new, state), expected)
+    near(Mahalanobis(shrinkage).compute(new, state), expected)
 
 
 def test_directions_without_spread_can_be_measured() -> None:
@@ -364,7 +367,8 @@ def test_directions_without_spread_can_be_measured() -> None:
     new, _ = draw(10, 2, width=20, seed=1)
     score = Mahalanobis()
     near(
-        score.of(new, score.fit(train, targets, {})), mahalanobis_of(vectors(new), vectors(train), targets.numpy(), 0.1)
+        score.compute(new, score.fit(train, targets, {})),
+        mahalanobis_of(vectors(new), vectors(train), targets.numpy(), 0.1),
     )
 
 
@@ -372,7 +376,7 @@ def test_shrinkage_is_chosen_after_the_fit() -> None:
     train, targets = draw(40, 3)
     states = [Mahalanobis(shrinkage).fit(train, targets, {}) for shrinkage in (0.1, 0.9)]
     assert all(torch.equal(states[0][name], states[1][name]) for name in ("means", "covariance"))
-    assert not torch.equal(Mahalanobis(0.1).of(train, states[0]), Mahalanobis(0.9).of(train, states[0]))
+    assert not torch.equal(Mahalanobis(0.1).compute(train, states[0]), Mahalanobis(0.9).compute(train, states[0]))
 
 
 def test_small_distances_far_from_nought_keep_their_digits() -> None:
@@ -381,9 +385,9 @@ def test_small_distances_far_from_nought_keep_their_digits() -> None:
     new, _ = draw(20, 3, seed=1)
     train, new = (replace(outputs, hidden=(outputs.hidden * 2**20).round() / 2**20) for outputs in (train, new))
     score, shift = Mahalanobis(), 2.0**12
-    expected = score.of(new, score.fit(train, targets, {}))
+    expected = score.compute(new, score.fit(train, targets, {}))
     train, new = (replace(outputs, hidden=outputs.hidden + shift) for outputs in (train, new))
-    near(score.of(new, score.fit(train, targets, {})), expected, 1e-10)
+    near(score.compute(new, score.fit(train, targets, {})), expected, 1e-10)
 
 
 def test_a_class_that_left_the_window_keeps_its_mean() -> None:
@@ -403,12 +407,12 @@ def test_a_class_that_left_the_window_keeps_its_mean() -> None:
     new, _ = draw(50, 5, seed=2)
     kept = {0: first["means"][0].numpy()}
     expected = mahalanobis_of(vectors(new), vectors(later), targets.numpy(), 0.1, kept)
-    near(score.of(new, second), expected)
+    near(score.compute(new, second), expected)
     # The mean that was kept is nearest to some, and after a cold restart nothing is left of it.
     cold = score.fit(later, targets, {})
     assert cold["means"].isnan().any(1).tolist() == [True, False, False, False, True]
-    near(score.of(new, cold), mahalanobis_of(vectors(new), vectors(later), targets.numpy(), 0.1))
-    assert (score.of(new, cold) > score.of(new, second) + 0.1).any()
+    near(score.compute(new, cold), mahalanobis_of(vectors(new), vectors(later), targets.numpy(), 0.1))
+    assert (score.compute(new, cold) > score.compute(new, second) + 0.1).any()
 
 
 @pytest.mark.parametrize("width", [0, 5])
@@ -426,9 +430,9 @@ def test_mahalanobis_in_one_go_and_in_parts(monkeypatch) -> None:
     new, _ = draw(50, 4, seed=1)
     score = Mahalanobis()
     state = score.fit(train, targets, {})
-    whole = score.of(new, state)
-    monkeypatch.setattr(mahalanobis, "_ROWS", 7)
-    near(score.of(new, state), whole, 1e-13)
+    whole = score.compute(new, state)
+    monkeypatch.setattr(outputs_module, "_ROWS", 7)
+    near(score.compute(new, state), whole, 1e-13)
 
 
 def test_training_vertices_that_do_not_spread_are_at_distance_nought() -> None:
@@ -437,8 +441,8 @@ def test_training_vertices_that_do_not_spread_are_at_distance_nought() -> None:
     outputs, targets = Outputs(torch.zeros(21, 3), hidden), torch.arange(3).repeat(7)
     score = Mahalanobis()
     state = score.fit(outputs, targets, {})
-    assert score.of(outputs, state).tolist() == [0] * 21
-    away = score.of(Outputs(torch.zeros(2, 3), hidden[:2] + torch.tensor([[0.01], [0.02]])), state)
+    assert score.compute(outputs, state).tolist() == [0] * 21
+    away = score.compute(Outputs(torch.zeros(2, 3), hidden[:2] + torch.tensor([[0.01], [0.02]])), state)
     assert away.isfinite().all()
     assert 0 < away[0] < away[1]
 
@@ -446,18 +450,18 @@ def test_training_vertices_that_do_not_spread_are_at_distance_nought() -> None:
 def test_vectors_of_nought_are_measured_plainly() -> None:
     score = Mahalanobis()
     state = score.fit(Outputs(torch.zeros(4, 2), torch.zeros(4, 2)), torch.tensor([0, 0, 1, 1]), {})
-    assert score.of(Outputs(torch.zeros(2, 2), torch.tensor([[3.0, 4.0], [0.0, 0.0]])), state).tolist() == [5, 0]
+    assert score.compute(Outputs(torch.zeros(2, 2), torch.tensor([[3.0, 4.0], [0.0, 0.0]])), state).tolist() == [5, 0]
 
 
 def test_without_any_mean_nobody_stands_out() -> None:
     score, nobody = Mahalanobis(), torch.zeros(0, dtype=torch.int64)
     state = score.fit(Outputs(torch.zeros(0, 2), torch.zeros(0, 6)), nobody, {})
     new, _ = draw(3, 2)
-    assert score.of(new, state).tolist() == [0, 0, 0]
+    assert score.compute(new, state).tolist() == [0, 0, 0]
     # Whoever has learnt before, and now finds nobody to learn from, knows what was known.
     first = score.fit(*draw(30, 2), {})
     again = score.fit(Outputs(torch.zeros(0, 2), torch.zeros(0, 6)), nobody, first)
-    assert torch.equal(score.of(new, again), score.of(new, first))
+    assert torch.equal(score.compute(new, again), score.compute(new, first))
 
 
 # --- nearest ---------------------------------------------------------------------------------------------------------
@@ -480,20 +484,20 @@ def test_nearest_is_that_of_scikit_learn(k, dtype, width) -> None:
     assert state["vectors"].dtype == torch.float32
     assert state["vectors"].shape == vectors(train).shape
     np.testing.assert_allclose(np.linalg.norm(state["vectors"].numpy(), axis=1), 1, atol=1e-6)
-    near(score.of(new, state), nearest_of(vectors(new), vectors(train), k), 1e-6)
+    near(score.compute(new, state), nearest_of(vectors(new), vectors(train), k), 1e-6)
     # Of what single precision has left of the vectors, to all digits.
     rounded = vectors(new) / np.linalg.norm(vectors(new), axis=1, keepdims=True)
-    near(score.of(new, state), nearest_of(rounded.astype(np.float32).astype(float), state["vectors"].double(), k))
+    near(score.compute(new, state), nearest_of(rounded.astype(np.float32).astype(float), state["vectors"].double(), k))
 
 
 def test_length_does_not_count() -> None:
     train, targets = draw(40, 3)
     new, _ = draw(30, 3, seed=1)
     score = Nearest()
-    expected = score.of(new, score.fit(train, targets, {}))
+    expected = score.compute(new, score.fit(train, targets, {}))
     lengths = torch.logspace(-290, 290, 40, dtype=torch.float64).unsqueeze(1)
     train, new = replace(train, hidden=train.hidden * lengths), replace(new, hidden=new.hidden * lengths[:30])
-    near(score.of(new, score.fit(train, targets, {})), expected, 1e-7)
+    near(score.compute(new, score.fit(train, targets, {})), expected, 1e-7)
 
 
 def test_small_distances_keep_their_digits() -> None:
@@ -501,22 +505,22 @@ def test_small_distances_keep_their_digits() -> None:
     new = Outputs(torch.zeros(4, 1), torch.stack([angles.cos(), angles.sin()], 1))
     score = Nearest(1)
     state = score.fit(Outputs(torch.zeros(1, 1), torch.tensor([[2.0, 0.0]])), torch.tensor([0]), {})
-    assert score.of(new, state).tolist() == pytest.approx((angles.square() / 2).tolist(), rel=1e-6, abs=0)
+    assert score.compute(new, state).tolist() == pytest.approx((angles.square() / 2).tolist(), rel=1e-6, abs=0)
 
 
 def test_equal_vectors_are_at_distance_nought_and_opposite_ones_at_two() -> None:
     train, targets = draw(40, 3, dtype=torch.float32)
     state = Nearest(1).fit(train, targets, {})
-    assert Nearest(1).of(train, state).tolist() == pytest.approx([0] * 40, abs=1e-30)
-    assert Nearest(40).of(replace(train, hidden=-train.hidden), state).max() == pytest.approx(2, abs=1e-15)
+    assert Nearest(1).compute(train, state).tolist() == pytest.approx([0] * 40, abs=1e-30)
+    assert Nearest(40).compute(replace(train, hidden=-train.hidden), state).max() == pytest.approx(2, abs=1e-15)
 
 
 def test_a_vector_of_nought_is_at_right_angles_to_all() -> None:
     hidden = torch.tensor([[0.0, 0.0], [1.0, 0.0]])
     state = Nearest(1).fit(Outputs(torch.zeros(2, 1), hidden), torch.tensor([0, 0]), {})
     new = Outputs(torch.zeros(4, 1), torch.tensor([[0.0, 0.0], [0.0, 5.0], [-1.0, 0.0], [3.0, 0.0]]))
-    assert Nearest(1).of(new, state).tolist() == [1, 1, 1, 0]
-    assert Nearest(2).of(new, state).tolist() == [1, 1, 2, 1]
+    assert Nearest(1).compute(new, state).tolist() == [1, 1, 1, 0]
+    assert Nearest(2).compute(new, state).tolist() == [1, 1, 2, 1]
 
 
 @pytest.mark.parametrize("block", [1, 41, 100, 1000])
@@ -524,9 +528,9 @@ def test_nearest_in_one_go_and_in_parts(block: int, monkeypatch) -> None:
     train, targets = draw(40, 3)
     new, _ = draw(33, 3, seed=1)
     state = Nearest(4).fit(train, targets, {})
-    whole = Nearest(4).of(new, state)
-    monkeypatch.setattr(nearest, "_BLOCK", block)
-    near(Nearest(4).of(new, state), whole, 1e-13)
+    whole = Nearest(4).compute(new, state)
+    monkeypatch.setattr(outputs_module, "_BLOCK", block)
+    near(Nearest(4).compute(new, state), whole, 1e-13)
 
 
 class Largest(TorchDispatchMode):
@@ -543,12 +547,12 @@ class Largest(TorchDispatchMode):
 
 
 def test_the_memory_of_nearest_is_bounded(monkeypatch) -> None:
-    monkeypatch.setattr(nearest, "_BLOCK", 20_000)
+    monkeypatch.setattr(outputs_module, "_BLOCK", 20_000)
     train, targets = draw(500, 3)
     new, _ = draw(3000, 3, seed=1)
     state = Nearest(2).fit(train, targets, {})
     with Largest() as largest:
-        Nearest(2).of(new, state)
+        Nearest(2).compute(new, state)
     assert largest.numbers == 20_000  # not 500 times 3000
 
 
@@ -565,7 +569,7 @@ def test_no_more_vectors_than_most_are_kept(n: int) -> None:
     if n <= 20:
         assert np.array_equal(found, everyone)
     new, _ = draw(30, 3, seed=1)
-    near(score.of(new, state), nearest_of(vectors(new), found.astype(float), 3), 1e-6)
+    near(score.compute(new, state), nearest_of(vectors(new), found.astype(float), 3), 1e-6)
     assert torch.equal(score.fit(train, targets, {})["vectors"], state["vectors"])
 
 
@@ -592,7 +596,7 @@ def test_which_vectors_are_kept_does_not_depend_on_order(case, most: int) -> Non
 
 def test_without_training_vertices_all_are_equally_far() -> None:
     state = Nearest().fit(Outputs(torch.zeros(0, 2), torch.zeros(0, 6)), torch.zeros(0, dtype=torch.int64), {})
-    assert Nearest().of(draw(3, 2)[0], state).tolist() == [1, 1, 1]
+    assert Nearest().compute(draw(3, 2)[0], state).tolist() == [1, 1, 1]
 
 
 # --- relative --------------------------------------------------------------------------------------------------------
@@ -635,7 +639,7 @@ def test_relative_by_hand() -> None:
     assert (state["mean_of_all"].item(), state["sd_of_all"].item()) == pytest.approx((4, math.sqrt(variance)))
     new = with_scores([5, 5, 5], [0, 1, 2], 3)
     sd = state["sd"].tolist()
-    assert score.of(new, state).tolist() == pytest.approx([2 / sd[0], (5 - 16 / 3) / sd[1], 1 / sd[2]])
+    assert score.compute(new, state).tolist() == pytest.approx([2 / sd[0], (5 - 16 / 3) / sd[1], 1 / sd[2]])
 
 
 @pytest.mark.parametrize("inner", ALONE, ids=repr)
@@ -648,11 +652,11 @@ def test_relative_is_that_of_the_formula(inner: Score, weight: float) -> None:
     state = score.fit(train, targets, {})
     alone = inner.fit(train, targets, {})
     if inner != Nearest(1):  # of which every training vertex has 0
-        x, values = inner.of(new, alone).numpy(), inner.of(train, alone).numpy()
+        x, values = inner.compute(new, alone).numpy(), inner.compute(train, alone).numpy()
         classes, known = (outputs.logits.argmax(1).numpy() for outputs in (new, train))
         assert 3 in classes
         assert 3 not in known
-        near(score.of(new, state), relative_of(x, classes, values, known, weight))
+        near(score.compute(new, state), relative_of(x, classes, values, known, weight))
     assert set(state) == {"mean", "sd", "mean_of_all", "sd_of_all"} | {f"score/{name}" for name in alone}
     assert all(torch.equal(state[f"score/{name}"], alone[name]) for name in alone)
 
@@ -663,15 +667,15 @@ def test_the_level_of_the_other_score_does_not_count(seed: int, factor: float, s
     train, targets = draw(40, 4, seed=seed)
     new, _ = draw(20, 4, seed=seed + 1)
     score = Relative(MaxLogit())
-    expected = score.of(new, score.fit(train, targets, {}))
+    expected = score.compute(new, score.fit(train, targets, {}))
     train, new = (replace(outputs, logits=factor * outputs.logits + shift) for outputs in (train, new))
-    near(score.of(new, score.fit(train, targets, {})), expected, 1e-8)
+    near(score.compute(new, score.fit(train, targets, {})), expected, 1e-8)
 
 
 def test_training_vertices_of_a_large_class_are_standard() -> None:
     outputs, targets = draw(2000, 3)
     score = Relative(Energy(), weight=1e-9)
-    found = score.of(outputs, score.fit(outputs, targets, {})).numpy()
+    found = score.compute(outputs, score.fit(outputs, targets, {})).numpy()
     for c in range(3):
         own = found[outputs.logits.argmax(1).numpy() == c]
         assert own.mean() == pytest.approx(0, abs=1e-9)
@@ -695,13 +699,13 @@ def test_a_vertex_between_classes_counts_for_each() -> None:
     assert state["mean"].tolist() == pytest.approx([(1 + 1.5 + 4) / 2.5, (1.5 + 8 + 4) / 2.5])
     mean, sd = state["mean"].numpy(), state["sd"].numpy()
     between = replace(with_scores([6], [0], 2), logits=torch.zeros(1, 2))
-    assert score.of(between, state).item() == pytest.approx(((6 - mean) / sd).mean())
+    assert score.compute(between, state).item() == pytest.approx(((6 - mean) / sd).mean())
 
 
 def test_classes_that_came_after_the_fit_have_the_values_of_all() -> None:
     score = Relative(FirstHidden())
     state = score.fit(with_scores([1, 3, 8], [0, 0, 1], 2), torch.tensor([0, 0, 1]), {})
-    found = score.of(with_scores([5, 5], [2, 1], 4), state).tolist()
+    found = score.compute(with_scores([5, 5], [2, 1], 4), state).tolist()
     sd = math.sqrt(26 / 3)
     assert found[0] == pytest.approx(1 / sd)
     assert found[1] != pytest.approx(1 / sd)
@@ -715,7 +719,7 @@ def test_where_all_score_alike_the_deviation_is_one(value: float, n: int) -> Non
     state = score.fit(train, torch.zeros(n, dtype=torch.int64), {})
     assert state["sd"].tolist() == [1, 1, 1]
     assert state["sd_of_all"] == 1
-    assert score.of(with_scores([value + 2, value], [0, 2], 3), state).tolist() == pytest.approx([2, 0], abs=1e-9)
+    assert score.compute(with_scores([value + 2, value], [0, 2], 3), state).tolist() == pytest.approx([2, 0], abs=1e-9)
 
 
 def test_what_is_next_to_nought_is_nought() -> None:
@@ -733,4 +737,4 @@ def test_a_class_whose_vertices_score_alike_does_not_take_rounding_for_a_differe
     train = with_scores([0.1] * 30 + [5.0, 9.0], [0] * 30 + [1, 1], 2)
     state = score.fit(train, torch.zeros(32, dtype=torch.int64), {})
     assert state["sd"][0].item() == pytest.approx(9e-6)
-    assert score.of(train, state)[:30].abs().max() < 1e-9
+    assert score.compute(train, state)[:30].abs().max() < 1e-9

@@ -16,13 +16,20 @@ from torch import Tensor
 
 from evergraph import InputError, LifelongLearner, names, tasks
 from evergraph.datasets import synthetic
-from evergraph.detect import Outputs, Softmax, check_detector
-from evergraph.detect.past import Past
+from evergraph.detect import Outputs, Softmax, check_detector, thresholds
 from evergraph.detect.post_hoc import PostHoc
 from evergraph.detect.scores import Energy
-from evergraph.detect.thresholds import BackTest, Budget, Conformal, Fixed, Quantile, Threshold, back_test
-from evergraph.detect.thresholds.back_test import best_line
-from evergraph.detect.thresholds.base import quantile
+from evergraph.detect.thresholds import (
+    BackTest,
+    Budget,
+    Conformal,
+    Fixed,
+    Past,
+    Quantile,
+    Threshold,
+    best_line,
+    quantile,
+)
 from evergraph.nn import GraphSAGE
 
 SCORES = {name: names.load("score", name) for name in names.SCORES}
@@ -69,7 +76,7 @@ def test_the_past_has_all_labelled_vertices_in_their_order() -> None:
 
 
 def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evergraph.detect.past._MOST", 60)
+    monkeypatch.setattr("evergraph.detect.thresholds._MOST", 60)
     past = a_past(slices=6)
     assert len(past) == 60
     assert past.slices.min() > 0
@@ -175,8 +182,8 @@ def test_the_past_tells_whether_slices_are_put_on_one_level() -> None:
     scores = torch.from_numpy(np.random.default_rng(6).normal(6, 1, 300))
     best = torch.zeros(300, dtype=torch.int64)
     for past, least, most in ((drifting(helps=True), 0.0, 0.3), (drifting(helps=False), 0.7, 1.0)):
-        levels = back_test._levels(past)
-        degree = back_test._degree(past, (levels - levels.mean())[past.slices])
+        levels = thresholds._levels(past)
+        degree = thresholds._degree(past, (levels - levels.mean())[past.slices])
         assert least <= degree <= most
         found, given = (BackTest(level=level).excess(scores, best, past) for level in (None, degree))
         assert torch.equal(found, given)
@@ -300,8 +307,8 @@ def test_it_lives_decides_and_takes_nothing_from_the_classifier(one_thread: None
     for task in given_tasks:
         one, other = plain.adapt(task).predict(task), ours.adapt(task).predict(task)
         assert (one.best == other.best).all()
-        rejected.append(torch.from_numpy(other.rejected))
+        rejected.append(torch.from_numpy(other.flagged))
         unseen.append(np.array([name not in other.known for name in task.truth]))
-    past = Past.of(ours.detector_state_)
+    past = Past.of(ours.detector_.state)
     assert past.slices[-1] + 1 == 3 + len(given_tasks) - 1  # the rehearsals, and all tasks but the last
     assert mcc(np.concatenate(unseen), torch.cat(rejected).numpy()) > 0.3

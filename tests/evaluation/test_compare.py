@@ -158,7 +158,7 @@ def test_figures_are_those_of_scikit_learn(compared: Comparison, graphs: list[st
     for path, seed in ((graphs[0], 0), (graphs[1], 1)):
         judged, graph = judged_by_hand(path, out, name, seed)
         figures = compared.of(Path(path).name, name)[seed].figures
-        rejected = np.concatenate([one.decisions.rejected for one in judged])
+        rejected = np.concatenate([one.decisions.flagged for one in judged])
         score = np.concatenate([one.decisions.score for one in judged])
         truths = [np.array(graph.window(one.decisions.time, one.decisions.time).labels) for one in judged]
         unseens = [~np.isin(t, one.decisions.known) for t, one in zip(truths, judged, strict=True)]

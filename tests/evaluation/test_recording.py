@@ -17,17 +17,16 @@ from torch import Tensor
 
 from evergraph import EvolvingGraph, InputError
 from evergraph.datasets import synthetic
-from evergraph.detect import DOC, GDOC, Detector, Outputs, Softmax
+from evergraph.detect import DOC, GDOC, Decision, Detector, Outputs, Requirements, Softmax
 from evergraph.detect.auto import AutoDetector
-from evergraph.detect.past import Past
 from evergraph.detect.post_hoc import PostHoc
-from evergraph.detect.scores import Bursting, Energy, Mahalanobis, Relative
-from evergraph.detect.thresholds import BackTest, Budget, Conformal, Quantile
+from evergraph.detect.scores import Energy, Mahalanobis, Relative, WordGrowth
+from evergraph.detect.thresholds import BackTest, Budget, Conformal, Past, Quantile
 from evergraph.evaluation import recording as module
 from evergraph.evaluation.configuration import Configuration
 from evergraph.evaluation.recording import Recording, open_recording, record
 from evergraph.evaluation.replay import replay, replay_all
-from evergraph.learning.rates import default_rate
+from evergraph.learning.training import default_rate
 from evergraph.nn import MLP, SGC, GraphSAGE
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -42,37 +41,40 @@ POST_HOC = (
     PostHoc(Energy(), Quantile(0.1)),
     PostHoc(Mahalanobis(), Conformal(0.1)),
     PostHoc(Relative(Mahalanobis()), BackTest(weight=5)),
-    PostHoc(Bursting(), Budget(7)),
+    PostHoc(WordGrowth(), Budget(7)),
     AutoDetector(),
     Softmax(),
 )
 
 
 @dataclass(frozen=True)
-class NoRehearsal(PostHoc):
-    rehearsals: ClassVar[int] = 0
+class NoReplay(PostHoc):
+    replay: ClassVar[int] = 0
 
 
 @dataclass(frozen=True)
-class MoreRehearsals(PostHoc):
-    rehearsals: ClassVar[int] = 5
+class MoreReplay(PostHoc):
+    replay: ClassVar[int] = 5
 
 
 @dataclass(frozen=True)
 class OfTheWeights(Softmax):
-    """Its state is of the weights, so that a cold restart must lose it; it counts fits and looks back."""
+    """Its state is of the weights, so that a cold restart must lose it; it counts fits and observed slices."""
 
-    rehearsals: ClassVar[int] = 3
+    @property
+    def requires(self) -> Requirements:
+        return Requirements(observe=True, replay=3)
 
-    def fit(self, outputs: Outputs, targets: Tensor, before: State) -> State:  # noqa: ARG002
-        return {"fits": before.get("fits", torch.zeros(())) + 1}
+    def fit(self, outputs: Outputs, targets: Tensor, state: State) -> State:  # noqa: ARG002
+        return {"fits": state.get("fits", torch.zeros(())) + 1}
 
-    def look_back(self, outputs: Outputs, targets: Tensor, before: State) -> State:  # noqa: ARG002
-        return {**before, "fits": before["fits"] + 100, "past.looks": before.get("past.looks", torch.zeros(())) + 1}
+    def observe(self, outputs: Outputs, targets: Tensor, state: State) -> State:  # noqa: ARG002
+        return {**state, "fits": state["fits"] + 100, "past.looks": state.get("past.looks", torch.zeros(())) + 1}
 
-    def score(self, outputs: Outputs, state: State) -> Tensor:
+    def decide(self, outputs: Outputs, state: State) -> Decision:
         value = state["fits"] + 1000 * state.get("past.looks", torch.zeros(()))
-        return torch.full((len(outputs),), float(value), dtype=torch.float64)
+        score = torch.full((len(outputs),), float(value), dtype=torch.float64)
+        return super().decide(outputs, state)._replace(score=score)
 
 
 @pytest.fixture(scope="module")
@@ -111,9 +113,9 @@ def assert_same(judged: list[Any], decided: list[Any]) -> None:
         assert list(one.ids) == list(other.ids)
         assert (one.time, one.known) == (other.time, other.known)
         assert one.best.tolist() == other.best.tolist()
-        assert one.rejected.dtype == other.rejected.dtype == np.bool_
+        assert one.flagged.dtype == other.flagged.dtype == np.bool_
         assert one.score.dtype == np.float64
-        assert np.array_equal(one.rejected, other.rejected)
+        assert np.array_equal(one.flagged, other.flagged)
         assert one.score.tobytes() == other.score.tobytes()
         assert one.probability.tobytes() == other.probability.tobytes()
 
@@ -126,7 +128,7 @@ def test_a_replay_is_bit_for_bit_what_a_learner_decides(tmp_path: Path, restart:
     detectors = (*POST_HOC, OfTheWeights())
     for detector, judged in zip(detectors, replay_all(recording, GRAPH, detectors, seconds), strict=True):
         assert_same(judged, lived(configuration, detector))
-        rejected += sum(int(one.decisions.rejected.sum()) for one in judged)
+        rejected += sum(int(one.decisions.flagged.sum()) for one in judged)
         assert all(one.seconds > 0 for one in judged)
     assert rejected > 20
 
@@ -175,18 +177,20 @@ def test_a_second_model_needs_a_recording_of_the_same_training(kept: Path, tmp_p
         record(replace(SMALL, detector=GDOC()), OTHER, 0, tmp_path / "graph"),
     ]
     for seconds in ({}, {DOC(): others[1]}, *({GDOC(): second} for second in others)):
-        with pytest.raises(InputError, match="AutoDetector asks for a second model, of which there is no recording"):
+        with pytest.raises(
+            InputError, match="AutoDetector requires an auxiliary model, but no recording of one"
+        ):
             replay_all(recording, GRAPH, [PostHoc(), AutoDetector()], seconds)
     assert replay(recording, GRAPH, PostHoc(), {GDOC(): others[0]})  # who does not ask does not care
 
 
 def test_who_does_not_rehearse_does_not_see_the_rehearsals(kept: Path) -> None:
     recording = open_recording(kept)
-    assert_same(replay(recording, GRAPH, NoRehearsal()), lived(SMALL, NoRehearsal()))
-    first = [replay(recording, GRAPH, one)[0].decisions.rejected.any() for one in (NoRehearsal(), PostHoc())]
-    assert first == [False, True]  # without a past nobody is rejected
-    with pytest.raises(InputError, match="MoreRehearsals wants 5 rehearsals, but 3 were recorded"):
-        replay(recording, GRAPH, MoreRehearsals())
+    assert_same(replay(recording, GRAPH, NoReplay()), lived(SMALL, NoReplay()))
+    first = [replay(recording, GRAPH, one)[0].decisions.flagged.any() for one in (NoReplay(), PostHoc())]
+    assert first == [False, True]  # without a past none is flagged
+    with pytest.raises(InputError, match="MoreReplay requires a replay of 5 slices, but 3 were recorded"):
+        replay(recording, GRAPH, MoreReplay())
 
 
 def test_the_tape_has_all_events_in_their_order(tmp_path: Path) -> None:
@@ -195,18 +199,18 @@ def test_the_tape_has_all_events_in_their_order(tmp_path: Path) -> None:
     kinds = [(event.kind, event.time, event.rehearsal, event.cold) for event in recording.events]
     assert kinds == [
         ("fit", None, True, True),
-        ("look_back", 1, True, False),
+        ("observe", 1, True, False),
         ("fit", None, True, False),
-        ("look_back", 2, True, False),
+        ("observe", 2, True, False),
         ("fit", None, True, False),
-        ("look_back", 3, True, False),
+        ("observe", 3, True, False),
         ("fit", None, False, True),
         ("decide", 4, False, False),
         *[
             each
             for time in (5, 6, 7)
             for each in (
-                ("look_back", time - 1, False, False),
+                ("observe", time - 1, False, False),
                 ("fit", None, False, False),
                 ("decide", time, False, False),
             )
@@ -267,7 +271,7 @@ def lose_a_file(folder: Path) -> None:
 
 
 def change_a_file(folder: Path) -> None:
-    path = next(folder.glob("*-look_back.safetensors"))
+    path = next(folder.glob("*-observe.safetensors"))
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
@@ -280,7 +284,7 @@ def cut_the_manifest(folder: Path) -> None:
 
 def change_the_manifest(folder: Path) -> None:
     path = folder / "recording.json"
-    path.write_text(path.read_text().replace("look_back", "look_bock"))
+    path.write_text(path.read_text().replace("observe", "look_bock"))
 
 
 @pytest.mark.parametrize("damage", [lose_a_file, change_a_file, cut_the_manifest, change_the_manifest])
@@ -360,9 +364,9 @@ def test_the_past_has_all_slices_that_were_looked_back_at(kept: Path) -> None:
     seen: list[int] = []
 
     class Spy(PostHoc):
-        def reject(self, outputs: Outputs, state: State) -> Tensor:
+        def decide(self, outputs: Outputs, state: State) -> Decision:
             seen.append(len(set(Past.of(state).slices.tolist())))
-            return super().reject(outputs, state)
+            return super().decide(outputs, state)
 
     replay(recording, GRAPH, Spy())
     assert seen == [3, 4, 5, 6]

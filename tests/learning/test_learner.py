@@ -16,7 +16,7 @@ from evergraph import EvergraphError, EvolvingGraph, InputError, LifelongLearner
 from evergraph.datasets import synthetic
 from evergraph.detect import DOC, GDOC, Softmax
 from evergraph.graph.classes import UNSEEN
-from evergraph.learning.rates import default_rate
+from evergraph.learning.training import default_rate
 from evergraph.nn import GAT, GCN, MLP, SGC, Draw, GraphSAGE, GraphSAINT, JKNet, Model, MostFrequent
 from evergraph.nn.base import in_use
 
@@ -86,10 +86,10 @@ def test_decisions_carry_names_and_unseen() -> None:
     graph = growing()
     learner = LifelongLearner(GraphSAGE(hidden=8), GDOC(0.9), steps=20, lr=0.02)
     decisions = run(graph, learner)[-1]
-    assert decisions.rejected.any()
-    assert not decisions.rejected.all()
+    assert decisions.flagged.any()
+    assert not decisions.flagged.all()
     assert set(decisions.classes) <= {*learner.classes_, UNSEEN}
-    assert set(decisions.classes[decisions.rejected]) == {UNSEEN}
+    assert set(decisions.classes[decisions.flagged]) == {UNSEEN}
     assert UNSEEN not in set(decisions.best)
     assert ((decisions.probability >= 0) & (decisions.probability <= 1)).all()
     assert repr(decisions).startswith("Decisions(vertices=")
@@ -101,8 +101,8 @@ def test_one_training_serves_every_threshold_and_alpha() -> None:
     learner = LifelongLearner(GraphSAGE(hidden=8), GDOC(0.5), steps=40, lr=0.02).adapt(task)
     strict = LifelongLearner(GraphSAGE(hidden=8), GDOC(0.8, alpha=1.0), steps=40, lr=0.02).adapt(task)
     same(learner.predict(task, GDOC(0.8, alpha=1.0)), strict.predict(task))
-    assert learner.predict(task, GDOC(1.0)).rejected.all()
-    assert not learner.predict(task, GDOC(0.0)).rejected.any()
+    assert learner.predict(task, GDOC(1.0)).flagged.all()
+    assert not learner.predict(task, GDOC(0.0)).flagged.any()
     with pytest.raises(InputError, match="trained with GDOC, which cannot decide as Softmax"):
         learner.predict(task, Softmax())
 

@@ -395,7 +395,7 @@ def test_a_life() -> None:
         assert one.losses_[-1] < one.losses_[0]
         # Distances are at most 2, times the learnt scale.
         assert 0 < decisions.score.min() <= decisions.score.max() <= 2 * abs(one.weights_["scale"].item())
-        assert not decisions.rejected.any()
+        assert not decisions.flagged.any()
     assert sorted(set(known)) == [4, 5]
     assert np.mean([score.accuracy for score in scores]) > 0.75
     assert np.mean([score.accuracy for score in scores]) > np.mean([score.accuracy for score in base]) + 0.2

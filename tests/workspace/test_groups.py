@@ -16,7 +16,7 @@ from evergraph import EvolvingGraph
 from evergraph.datasets import Synthetic
 from evergraph.errors import InputError
 from evergraph.graph.features import DenseFeatures
-from evergraph.inputs.slice_context import Sight
+from evergraph.inputs.slice_context import SliceContext
 from evergraph.learning.task import Task
 from evergraph.workspace.communities import communities
 from evergraph.workspace.groups import Group, find_groups, telling_words
@@ -60,11 +60,11 @@ def planted(
     return graph, {ids[one]: int(classes[one]) for one in np.flatnonzero(classes >= 5)}
 
 
-def sight_of(graph: EvolvingGraph, time: int = LAST) -> Sight:
-    return Sight(Task(graph, time, 1), classes=())
+def sight_of(graph: EvolvingGraph, time: int = LAST) -> SliceContext:
+    return SliceContext(Task(graph, time, 1), classes=())
 
 
-def rows_of(sight: Sight, ids: Any) -> np.ndarray:
+def rows_of(sight: SliceContext, ids: Any) -> np.ndarray:
     wanted = set(ids)
     return np.flatnonzero([id in wanted for id in sight.window.ids[sight.start :]])
 
@@ -218,7 +218,7 @@ def test_rows_that_are_none_are_refused(rows: Any) -> None:
 # --- ties ------------------------------------------------------------------------------------------------------------
 
 
-def ties_by_hand(sight: Sight, rows: np.ndarray) -> np.ndarray:
+def ties_by_hand(sight: SliceContext, rows: np.ndarray) -> np.ndarray:
     """The same with dense matrices and sorting."""
     start, n = sight.start, len(sight)
     ids = [str(id) for id in sight.window.ids]
@@ -338,7 +338,7 @@ def test_terms_are_the_words_of_the_highest_odds() -> None:
         assert len(found) == 4
 
 
-def _rows(graph: EvolvingGraph, sight: Sight) -> list[Any]:
+def _rows(graph: EvolvingGraph, sight: SliceContext) -> list[Any]:
     matrix = graph.features.rows(sight.window.rows).matrix
     return [matrix[[row]] for row in range(matrix.shape[0])]
 

@@ -23,8 +23,8 @@ from evergraph.evaluation.run import run_task
 from evergraph.evaluation.trials import CLAIMS
 from evergraph.graph.times import TimeAxis
 from evergraph.learning.learner import Restart
-from evergraph.learning.rates import default_rate
 from evergraph.learning.task import History, Task, history_sizes
+from evergraph.learning.training import default_rate
 from evergraph.names import build_model, described
 from evergraph.storage.files import only_one, write_atomic
 from evergraph_paper.as_published import unmapped_open_f1
@@ -191,12 +191,12 @@ def _decided(task: Task, decisions: Any) -> dict[str, Any]:
     labelled = np.array([name is not None for name in task.truth], bool)
     truth, known = task.truth[labelled], set(decisions.known)
     decisions = replace(
-        decisions, best=decisions.best[labelled], rejected=decisions.rejected[labelled], score=decisions.score[labelled]
+        decisions, best=decisions.best[labelled], flagged=decisions.flagged[labelled], score=decisions.score[labelled]
     )
     unseen, never = np.array([name not in known for name in truth], bool), task.never_before[labelled]
     order = tuple(sorted(task.graph.class_names))
-    counts = vars(Confusion.of(decisions.rejected, unseen))
-    never_before = vars(Confusion.of(decisions.rejected, never))
+    counts = vars(Confusion.of(decisions.flagged, unseen))
+    never_before = vars(Confusion.of(decisions.flagged, never))
     return {
         **counts,
         **{f"{name}_never_before": count for name, count in never_before.items()},

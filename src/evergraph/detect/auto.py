@@ -1,4 +1,4 @@
-"""The detector to begin with: several signals, pooled over kin, decided by what became of earlier decisions."""
+"""`AutoDetector`: six scores, averaged, propagated over similar vertices, and decided by a back-test."""
 
 from __future__ import annotations
 
@@ -7,50 +7,60 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from evergraph.detect.base import Detector, Outputs, State
+from evergraph.detect.base import Decision, Detector, Outputs, Requirements, State
 from evergraph.detect.post_hoc import PostHoc
-from evergraph.detect.scores import MSP, Crowding, Misfit, Remote, Score, Sentinel, Smoothed, Surplus, Together
+from evergraph.detect.scores import (
+    MSP,
+    AuxiliaryModel,
+    Average,
+    ClassLikelihood,
+    ExcessWords,
+    KnownDistance,
+    Propagated,
+    Score,
+    SliceDensity,
+)
 from evergraph.detect.thresholds import BackTest
 
-__all__ = ["COUNTS", "SIGNALS", "AutoDetector", "together"]
+__all__ = ["COUNTS", "SIGNALS", "AutoDetector", "average_signals"]
 
 SIGNALS: dict[str, Score] = {
     "msp": MSP(),
-    "sentinel": Sentinel(),
-    "surplus": Surplus(),
-    "misfit": Misfit(),
-    "remote": Remote(),
-    "crowding": Crowding(),
+    "auxiliary": AuxiliaryModel(),
+    "excess_words": ExcessWords(),
+    "class_likelihood": ClassLikelihood(),
+    "known_distance": KnownDistance(),
+    "slice_density": SliceDensity(),
 }
-"""What `AutoDetector` looks at: two models, words that burst beyond the classes, fit, distance and crowd."""
-COUNTS = {"sentinel": 3.0}
-"""How much a signal counts, if not 1."""
+"""The scores of `AutoDetector`."""
+COUNTS = {"auxiliary": 3.0}
+"""Weight of a score in the average, if not 1."""
 
 
-def together(without: str | None = None) -> Together:
-    """The signals, but for one."""
+def average_signals(without: str | None = None) -> Average:
+    """The average of the signals, without one."""
     names = [name for name in SIGNALS if name != without]
-    return Together(tuple(SIGNALS[name] for name in names), tuple(COUNTS.get(name, 1.0) for name in names))
+    return Average(tuple(SIGNALS[name] for name in names), tuple(COUNTS.get(name, 1.0) for name in names))
 
 
 @dataclass(frozen=True)
 class AutoDetector(Detector):
-    """Six signals of a new class, smoothed over the slice, and a line that the past has drawn.
+    """Six scores, propagated over the slice, and a threshold calibrated on past slices.
 
-    The model that decides classes is trained as a plain classifier, so it tells them as well as one. A second one is
-    trained beside it with gDOC's loss and keeps watch (`Sentinel`), which doubles the time of training. What else is
-    strange about a slice is seen in words and in neighbours. Each signal is measured against the vertices of known
-    classes in earlier slices, when these were decided. The line is the one that would have served best so far, drawn to
-    one above which a fifth of the known vertices were, as long as few unseen vertices were met or these hardly stood
-    out. It needs no labels but those that come anyway.
+    The model that decides classes is trained as a plain classifier, so it tells them as well as one. An auxiliary model
+    is trained beside it with gDOC's loss (`AuxiliaryModel`), which doubles the time of training. Other scores read
+    words and neighbours. Each score is standardised by the vertices of known classes in past slices, when these were
+    decided. The threshold is the one that would have served best so far, drawn to one that a fifth of the known
+    vertices exceed, as long as few unseen vertices were observed or these hardly stood out. It needs no labels but
+    those that come anyway.
 
-    It is ``PostHoc(Smoothed(Together(SIGNALS.values(), counts)), BackTest(most=most))``, where the sentinel counts 3
-    and all others count 1.
+    It is ``PostHoc(Propagated(Average(SIGNALS.values(), counts)), BackTest(most=most))``, where the auxiliary model
+    counts 3 and all others count 1.
 
     Parameters
     ----------
     most
-        Share of a slice that is rejected at most.
+        Share of a slice that is flagged at most.
 
     Examples
     --------
@@ -60,12 +70,11 @@ class AutoDetector(Detector):
     >>> learner = LifelongLearner(detector=AutoDetector(), steps=20)
     >>> for task in evergraph.tasks(graph, history=3):
     ...     decisions = learner.adapt(task).predict(task)
-    >>> decisions.rejected.mean() <= 0.3
+    >>> decisions.flagged.mean() <= 0.3
     np.True_
     """
 
     version: ClassVar[int] = 3
-    rehearsals: ClassVar[int] = PostHoc.rehearsals
 
     most: float = 0.3
 
@@ -75,29 +84,25 @@ class AutoDetector(Detector):
     @property
     def made_of(self) -> PostHoc:
         """Its score and its threshold."""
-        return PostHoc(Smoothed(together()), BackTest(most=self.most))
+        return PostHoc(Propagated(average_signals()), BackTest(most=self.most))
 
     @property
-    def second(self) -> Detector | None:
-        """Whom the sentinel asks for."""
-        return self.made_of.second
+    def requires(self) -> Requirements:
+        """What its parts require."""
+        return self.made_of.requires
 
     def loss(self, logits: Tensor, targets: Tensor, counts: Tensor, weights: Tensor | None = None) -> Tensor:
         """Cross-entropy."""
         return self.made_of.loss(logits, targets, counts, weights)
 
-    def fit(self, outputs: Outputs, targets: Tensor, before: State) -> State:
-        """What the signals fit."""
-        return self.made_of.fit(outputs, targets, before)
+    def fit(self, outputs: Outputs, targets: Tensor, state: State) -> State:
+        """State of the scores."""
+        return self.made_of.fit(outputs, targets, state)
 
-    def look_back(self, outputs: Outputs, targets: Tensor, before: State) -> State:
+    def observe(self, outputs: Outputs, targets: Tensor, state: State) -> State:
         """With one slice more of the past."""
-        return self.made_of.look_back(outputs, targets, before)
+        return self.made_of.observe(outputs, targets, state)
 
-    def score(self, outputs: Outputs, state: State) -> Tensor:
-        """How far each vertex is above the line."""
-        return self.made_of.score(outputs, state)
-
-    def reject(self, outputs: Outputs, state: State) -> Tensor:
-        """Whoever is above the line."""
-        return self.made_of.reject(outputs, state)
+    def decide(self, outputs: Outputs, state: State) -> Decision:
+        """Score with how far each vertex is above the threshold, and flag those above it."""
+        return self.made_of.decide(outputs, state)

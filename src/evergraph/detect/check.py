@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from evergraph.detect.base import PAST, UNKNOWN, UNLABELLED, Detector, Outputs, State
+from evergraph.detect.base import PAST, UNKNOWN, UNLABELLED, Decision, Detector, Outputs, Requirements, State
 from evergraph.graph.adjacency import Adjacency
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.ids import take
 from evergraph.graph.window import Window
-from evergraph.inputs.slice_context import Sight
+from evergraph.inputs.slice_context import SliceContext
 from evergraph.learning.task import Task
 
 __all__ = ["check_detector"]
@@ -40,10 +40,10 @@ def check_detector(detector: Detector) -> None:
     """Check that a detector keeps the contract of `Detector`; call it in the tests of your own detector.
 
     It looks at the loss (finite, downhill to the right classes, honours the vertices' weights), also that of
-    `Detector.second`, whose logits it is given if it asks for them; the state (flat tensors; can be fitted again when
+    the auxiliary model, whose logits it is given if it requires one; the state (flat tensors; can be fitted again when
     there are more classes, or classes with one vertex or none), the score (float64, finite, up = more unseen), the
     decision (agrees with the score), and at what must not matter: the order of classes and of vertices, and that it was
-    called before. All of it is asked again once the detector has looked back. Slices stand in a small graph, in which
+    called before. All of it is asked again once the detector has observed. Slices stand in a small graph, in which
     each class has words and neighbours of its own, the unseen one too.
 
     Raises
@@ -56,22 +56,23 @@ def check_detector(detector: Detector) -> None:
     >>> from evergraph.detect import GDOC, Softmax
     >>> check_detector(GDOC(alpha=3.0))
     >>> class Upside(Softmax):
-    ...     def score(self, outputs, state):
-    ...         return -super().score(outputs, state)
+    ...     def decide(self, outputs, state):
+    ...         score, flagged = super().decide(outputs, state)
+    ...         return Decision(-score, flagged)
     >>> check_detector(Upside())
     Traceback (most recent call last):
     AssertionError: Upside(): vertices that are like no class must score higher on average than clear ones
     """
     _check_value(detector)
+    _check_requirements(detector)
     _check_loss(detector)
     _check_weights(detector)
-    _check_second(detector)
     _check_state(detector)
-    _check_hindsight(detector)
-    for looks_back in (False, True):
-        _check_score(detector, looks_back)
-        _check_decision(detector, looks_back)
-        _check_order(detector, looks_back)
+    _check_hindcontext(detector)
+    for observed in (False, True):
+        _check_score(detector, observed)
+        _check_decision(detector, observed)
+        _check_order(detector, observed)
 
 
 def _check_value(detector: Detector) -> None:
@@ -129,11 +130,15 @@ def _check_weights(detector: Detector) -> None:
     _require(detector, same(copies), "the loss must take a vertex of weight 2 for two vertices")
 
 
-def _check_second(detector: Detector) -> None:
-    other = detector.second
+def _check_requirements(detector: Detector) -> None:
+    needs = detector.requires
+    _require(detector, isinstance(needs, Requirements), "requires must be Requirements")
+    declared = needs.observe or type(detector).observe is Detector.observe
+    _require(detector, declared, "observe is overridden, so requires.observe must be set")
+    other = needs.auxiliary
     if other is not None:
-        _require(detector, isinstance(other, Detector), "second must be a detector, or None")
-        _require(detector, other.second is None, "second must not ask for another one")
+        _require(detector, isinstance(other, Detector), "requires.auxiliary must be a detector, or None")
+        _require(detector, other.requires.auxiliary is None, "an auxiliary model must not require another one")
         _check_value(other)
         _check_loss(other)
         _check_weights(other)
@@ -149,24 +154,24 @@ def _check_state(detector: Detector) -> None:
         _judge(detector, _show(_NEW, _CLASSES), state)
 
 
-def _check_hindsight(detector: Detector) -> None:
+def _check_hindcontext(detector: Detector) -> None:
     known = _TRAIN[_TRAIN < 3]
     first = _fit(detector, _say(known, 3), known, {})
-    before = _look_back(detector, _show(_NEW, 3), _came(_NEW, 3), first)
+    before = _observe(detector, _show(_NEW, 3), _came(_NEW, 3), first)
     _judge(detector, _show(_NEW, 3), before)
     past = {name: value for name, value in before.items() if name.startswith(PAST)}
     for kept in (before, past):  # a warm restart and a cold one, with two classes more
         state: State = {**past, **_fit(detector, _say(_TRAIN, _CLASSES), _TRAIN, kept)}
         _judge(detector, _show(_NEW, _CLASSES), state)
-        state = _look_back(detector, _show(_NEW, _CLASSES), _came(_NEW, _CLASSES), state)
+        state = _observe(detector, _show(_NEW, _CLASSES), _came(_NEW, _CLASSES), state)
         _judge(detector, _show(_NEW, _CLASSES), state)
     for targets in (_NEW[_NEW >= 0], _NEW[_NEW < 0]):  # nothing was unseen, then all was
-        state = _look_back(detector, _show(targets, _CLASSES), targets, state)
+        state = _observe(detector, _show(targets, _CLASSES), targets, state)
         _judge(detector, _show(_NEW, _CLASSES), state)
 
 
-def _check_score(detector: Detector, looks_back: bool) -> None:
-    state = _lived(detector, looks_back)
+def _check_score(detector: Detector, observed: bool) -> None:
+    state = _lived(detector, observed)
     score, _ = _judge(detector, _show(_NEW, _CLASSES), state)
     upwards = bool(score[_NEW < 0].mean() > score[_NEW >= 0].mean())
     _require(detector, upwards, "vertices that are like no class must score higher on average than clear ones")
@@ -176,49 +181,49 @@ def _check_score(detector: Detector, looks_back: bool) -> None:
         extreme = torch.full_like(outputs.logits, low)
         extreme[:, 1] = high
         _judge(detector, dataclasses.replace(outputs, logits=extreme), state)
-        if detector.second is not None:
-            _judge(detector, dataclasses.replace(outputs, second=extreme), state)
+        if detector.requires.auxiliary is not None:
+            _judge(detector, dataclasses.replace(outputs, auxiliary_logits=extreme), state)
 
 
-def _check_decision(detector: Detector, looks_back: bool) -> None:
-    state = _lived(detector, looks_back)
+def _check_decision(detector: Detector, observed: bool) -> None:
+    state = _lived(detector, observed)
     for outputs in (_show(_NEW, _CLASSES), _doubtful(torch.float32)):
-        score, rejected = _judge(detector, outputs, state)
-        taken, left = score[~rejected], score[rejected]
+        score, flagged = _judge(detector, outputs, state)
+        taken, left = score[~flagged], score[flagged]
         agree = not len(taken) or not len(left) or bool(taken.max() <= left.min())
-        _require(detector, agree, "whoever scores higher than a rejected vertex must be rejected too")
+        _require(detector, agree, "a vertex that scores higher than a flagged one must be flagged, too")
 
 
-def _check_order(detector: Detector, looks_back: bool) -> None:
-    train, new = _say(_TRAIN, _CLASSES, torch.float64), _doubtful(torch.float64, 0.1 if looks_back else 0.0)
+def _check_order(detector: Detector, observed: bool) -> None:
+    train, new = _say(_TRAIN, _CLASSES, torch.float64), _doubtful(torch.float64, 0.1 if observed else 0.0)
     decided, came = _show(_NEW, _CLASSES, torch.float64), _came(_NEW, _CLASSES)
     loss = detector.loss(train.logits, _TRAIN, _COUNTS)
     fitted = _fit(detector, train, _TRAIN, {})
-    state = _look_back(detector, decided, came, fitted) if looks_back else fitted
-    score, rejected = _judge(detector, new, state)
+    state = _observe(detector, decided, came, fitted) if observed else fitted
+    score, flagged = _judge(detector, new, state)
 
     again = _judge(detector, new, state)
-    _require(detector, _near(score, again[0]) and rejected.equal(again[1]), "must judge alike when asked again")
+    _require(detector, _near(score, again[0]) and flagged.equal(again[1]), "must judge alike when asked again")
 
     def alike(one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor], what: str) -> None:
         _require(detector, _near(one[0], other[0]), f"the score must not depend on the order of the {what}")
         _require(detector, one[1].equal(other[1]), f"the decision must not depend on the order of the {what}")
 
     rows = torch.arange(len(new)).flip(0)
-    alike((score[rows], rejected[rows]), _judge(detector, _take(new, rows), state), "vertices")
-    if looks_back:
+    alike((score[rows], flagged[rows]), _judge(detector, _take(new, rows), state), "vertices")
+    if observed:
         rows = torch.arange(len(decided)).flip(0)
-        moved = _look_back(detector, _take(decided, rows), came[rows], fitted)
-        alike((score, rejected), _judge(detector, new, moved), "vertices looked back at")
+        moved = _observe(detector, _take(decided, rows), came[rows], fitted)
+        alike((score, flagged), _judge(detector, new, moved), "vertices observed")
 
     renamed, column = _reorder(train), torch.argsort(_ORDER)
     other = detector.loss(renamed.logits, column[_TRAIN], _COUNTS[_ORDER])
     _require(detector, _near(loss, other), "the loss must not depend on the order of the classes")
     moved = _fit(detector, renamed, column[_TRAIN], {})
-    if looks_back:
+    if observed:
         targets = torch.where(came >= 0, column[came], came)
-        moved = _look_back(detector, _reorder(decided), targets, moved)
-    alike((score, rejected), _judge(detector, _reorder(new), moved), "classes")
+        moved = _observe(detector, _reorder(decided), targets, moved)
+    alike((score, flagged), _judge(detector, _reorder(new), moved), "classes")
 
 
 # --- vertices to try it on -------------------------------------------------------------------------------------------
@@ -232,18 +237,18 @@ def _say(targets: Tensor, classes: int, dtype: torch.dtype = torch.float32) -> O
     known = torch.nonzero(targets >= 0).squeeze(1)
     logits[known, targets[known]] += 10
     hidden[torch.arange(len(targets)), targets] += 3  # -1 is the last column, where no known class is
-    second = logits / 2 + torch.randn(logits.shape, generator=generator, dtype=torch.float64) / 4
-    return Outputs(logits.to(dtype), hidden.to(dtype), second=second.to(dtype))
+    auxiliary = logits / 2 + torch.randn(logits.shape, generator=generator, dtype=torch.float64) / 4
+    return Outputs(logits.to(dtype), hidden.to(dtype), auxiliary_logits=auxiliary.to(dtype))
 
 
 def _show(targets: Tensor, classes: int, dtype: torch.dtype = torch.float32) -> Outputs:
     """The same of a whole slice, and the graph to look at; classes from ``classes`` on are not known either."""
     outputs = _say(torch.where(targets < classes, targets, UNKNOWN), classes, dtype)
-    return dataclasses.replace(outputs, sight=_sight(tuple(targets.tolist()), _NAMES[:classes]))
+    return dataclasses.replace(outputs, context=_context(tuple(targets.tolist()), _NAMES[:classes]))
 
 
 @cache
-def _sight(targets: tuple[int, ...], classes: tuple[str, ...]) -> Sight:
+def _context(targets: tuple[int, ...], classes: tuple[str, ...]) -> SliceContext:
     """A slice of vertices of these classes, after the training vertices: to look at, not to touch."""
     columns = np.array([*_TRAIN.tolist(), *targets])
     older = np.arange(len(columns)) < len(_TRAIN)
@@ -253,7 +258,7 @@ def _sight(targets: tuple[int, ...], classes: tuple[str, ...]) -> Sight:
     edges = [(row, other) for row in range(len(columns)) for other in _neighbours(rng, row, columns, older)]
     names = [_NAMES[column] if column >= 0 else "a class that was never seen" for column in columns.tolist()]
     vertices = {"id": np.arange(len(columns)), "time": times, "label": names, "text": texts}
-    return Sight(Task(EvolvingGraph.build(vertices, np.array(edges)), _OLDER, history=1), classes)
+    return SliceContext(Task(EvolvingGraph.build(vertices, np.array(edges)), _OLDER, history=1), classes)
 
 
 def _words(rng: np.random.Generator, column: int) -> list[str]:
@@ -273,7 +278,7 @@ def _neighbours(rng: np.random.Generator, row: int, columns: NDArray[np.int64], 
 
 
 def _came(targets: Tensor, classes: int) -> Tensor:
-    """What is known of a slice when it is looked back at: the labels of some vertices have not come."""
+    """What is known of a slice when it is observed: the labels of some vertices have not come."""
     known = torch.where(targets < classes, targets, UNKNOWN)
     return torch.where(torch.arange(len(targets)) % 7 == 3, UNLABELLED, known)
 
@@ -286,33 +291,33 @@ def _doubtful(dtype: torch.dtype, least: float = 0.0) -> Outputs:
     """
     clear = _show(_NEW.repeat(5), _CLASSES, dtype)
     sure = torch.linspace(least, 1, len(clear), dtype=dtype).unsqueeze(1)
-    second = None if clear.second is None else clear.second * sure
-    return dataclasses.replace(clear, logits=clear.logits * sure, second=second)
+    auxiliary = None if clear.auxiliary_logits is None else clear.auxiliary_logits * sure
+    return dataclasses.replace(clear, logits=clear.logits * sure, auxiliary_logits=auxiliary)
 
 
 def _take(outputs: Outputs, rows: Tensor) -> Outputs:
     """The same vertices in another order; in the graph, too."""
-    sight = outputs.sight
-    if sight is not None:
-        graph = sight.task.graph
-        order = np.append(np.arange(sight.start), sight.start + rows.numpy())
+    context = outputs.context
+    if context is not None:
+        graph = context.task.graph
+        order = np.append(np.arange(context.start), context.start + rows.numpy())
         place = np.argsort(order)
         source, target, _ = graph.links.ends()
         features = None if graph.features is None else graph.features.take(order)
         ends = (place[source], place[target], None)
         parts = (take(graph.ids, order), graph.times[order], graph.codes[order], graph.class_names, features, ends)
         moved = EvolvingGraph.assemble(*parts, graph.axis, graph.about)
-        sight = dataclasses.replace(sight, task=dataclasses.replace(sight.task, graph=moved))
-    return dataclasses.replace(outputs[rows], sight=sight)
+        context = dataclasses.replace(context, task=dataclasses.replace(context.task, graph=moved))
+    return dataclasses.replace(outputs[rows], context=context)
 
 
 def _reorder(outputs: Outputs) -> Outputs:
     """The same of classes in another order."""
-    sight = outputs.sight
-    if sight is not None:
-        sight = dataclasses.replace(sight, classes=tuple(sight.classes[column] for column in _ORDER.tolist()))
-    second = None if outputs.second is None else outputs.second[:, _ORDER]
-    return dataclasses.replace(outputs, logits=outputs.logits[:, _ORDER], sight=sight, second=second)
+    context = outputs.context
+    if context is not None:
+        context = dataclasses.replace(context, classes=tuple(context.classes[column] for column in _ORDER.tolist()))
+    auxiliary = None if outputs.auxiliary_logits is None else outputs.auxiliary_logits[:, _ORDER]
+    return dataclasses.replace(outputs, logits=outputs.logits[:, _ORDER], context=context, auxiliary_logits=auxiliary)
 
 
 # --- calls that look at what comes back ------------------------------------------------------------------------------
@@ -325,11 +330,12 @@ def _require(detector: Detector, kept: bool, rule: str) -> None:
 
 
 def _call(detector: Detector, method: Callable[..., _Result], *arguments: Any) -> _Result:
-    seen = [given.sight for given in arguments if isinstance(given, Outputs) and given.sight is not None]
-    shared: dict[int, Any] = {id(sight.task.graph): sight.task.graph for sight in seen}  # which cannot be changed
-    if detector.second is None:
+    seen = [given.context for given in arguments if isinstance(given, Outputs) and given.context is not None]
+    shared: dict[int, Any] = {id(context.task.graph): context.task.graph for context in seen}  # which cannot be changed
+    if detector.requires.auxiliary is None:
         arguments = tuple(
-            dataclasses.replace(given, second=None) if isinstance(given, Outputs) else given for given in arguments
+            dataclasses.replace(given, auxiliary_logits=None) if isinstance(given, Outputs) else given
+            for given in arguments
         )
     given = copy.deepcopy(arguments, shared)  # so that a method which breaks the rule spoils nothing here
     result = method(*given)
@@ -341,7 +347,7 @@ def _call(detector: Detector, method: Callable[..., _Result], *arguments: Any) -
 def _unchanged(now: Any, before: Any) -> bool:
     if now is before:
         return True
-    if isinstance(now, (Outputs, Sight, Task, Window, Adjacency)):
+    if isinstance(now, (Outputs, SliceContext, Task, Window, Adjacency)):
         # What is worked out when it is asked for, and kept, is worked out for the original, too.
         return all(_unchanged(value, getattr(before, name)) for name, value in vars(now).items())
     if isinstance(now, Mapping):
@@ -361,15 +367,15 @@ def _fit(detector: Detector, outputs: Outputs, targets: Tensor, before: State) -
     return _flat(detector, _call(detector, detector.fit, outputs, targets, before))
 
 
-def _look_back(detector: Detector, outputs: Outputs, targets: Tensor, before: State) -> State:
-    return _flat(detector, _call(detector, detector.look_back, outputs, targets, before))
+def _observe(detector: Detector, outputs: Outputs, targets: Tensor, before: State) -> State:
+    return _flat(detector, _call(detector, detector.observe, outputs, targets, before))
 
 
-def _lived(detector: Detector, looks_back: bool) -> State:
-    """The state to judge with: after training, and perhaps after a slice was looked back at."""
+def _lived(detector: Detector, observed: bool) -> State:
+    """The state to judge with: after training, and perhaps after a slice was observed."""
     state = _fit(detector, _say(_TRAIN, _CLASSES), _TRAIN, {})
-    if looks_back:
-        state = _look_back(detector, _show(_NEW, _CLASSES), _came(_NEW, _CLASSES), state)
+    if observed:
+        state = _observe(detector, _show(_NEW, _CLASSES), _came(_NEW, _CLASSES), state)
     return state
 
 
@@ -381,15 +387,16 @@ def _flat(detector: Detector, state: State) -> State:
 
 
 def _judge(detector: Detector, outputs: Outputs, state: State) -> tuple[Tensor, Tensor]:
-    score = _call(detector, detector.score, outputs, state)
-    rejected = _call(detector, detector.reject, outputs, state)
+    decision = _call(detector, detector.decide, outputs, state)
+    _require(detector, isinstance(decision, Decision), "decide must return a Decision of score and flagged")
+    score, flagged = decision
     shape = (len(outputs),)
     _require(detector, score.shape == shape, f"the score of {shape[0]} vertices must have one number for each")
     _require(detector, score.dtype == torch.float64, "the score must be float64")
     _require(detector, bool(score.isfinite().all()), "the score must be finite")
-    _require(detector, rejected.shape == shape, f"the decision on {shape[0]} vertices must have one for each")
-    _require(detector, rejected.dtype == torch.bool, "the decision must be bool")
-    return score, rejected
+    _require(detector, flagged.shape == shape, f"the decision on {shape[0]} vertices must have one for each")
+    _require(detector, flagged.dtype == torch.bool, "the decision must be bool")
+    return score, flagged
 
 
 def _gradient(detector: Detector, loss: Tensor, logits: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from evergraph.detect.base import Detector, Outputs, State, shares_of
+from evergraph.detect.base import Decision, Detector, Outputs, State, shares_of
 from evergraph.detect.losses import binary_cross_entropy
 from evergraph.errors import InputError
 
@@ -17,11 +17,11 @@ __all__ = ["DOC", "GDOC"]
 
 @dataclass(frozen=True)
 class DOC(Detector):
-    """Deep open classification: a vertex is rejected where every known class is less likely than its threshold.
+    """Deep open classification: flags a vertex for which every known class is less likely than its threshold.
 
     The probability p_i of class i is the sigmoid of its logit, and the loss is binary cross-entropy, averaged over
-    vertices and known classes. The score is the smallest τ_i - p_i, so a vertex is rejected exactly where its score
-    is above 0; without ``alpha`` it ranks vertices as 1 minus the largest p_i does.
+    vertices and known classes. The score is the smallest τ_i - p_i, so a vertex is flagged exactly where its score is
+    above 0; without ``alpha`` it ranks vertices as 1 minus the largest p_i does.
 
     The state is ``sd``, one float64 for each known class: how far p_i is from 1 on the class's own training vertices,
     as the standard deviation of these p_i and their mirror images 2 - p_i (2n points, 2n - 1 degrees of freedom). It
@@ -35,18 +35,18 @@ class DOC(Detector):
     threshold
         The least probability that a class needs to claim a vertex, from 0 to 1.
     alpha
-        Risk reduction: τ_i = max(threshold, 1 - alpha · sd_i). It can only reject more vertices than the plain
+        Risk reduction: τ_i = max(threshold, 1 - alpha · sd_i). It can only flag more vertices than the plain
         threshold, the more so the smaller ``alpha`` is; ``inf`` and None leave the plain threshold.
 
     Examples
     --------
     >>> detector = DOC(threshold=0.5, alpha=3.0)
     >>> train = Outputs(torch.tensor([[6.0, -6.0], [4.0, -5.0], [-3.0, 2.0]]))
-    >>> state = detector.fit(train, torch.tensor([0, 0, 1]), before={})
+    >>> state = detector.fit(train, torch.tensor([0, 0, 1]), state={})
     >>> detector.thresholds(state, 2)
     tensor([0.9555, 0.5000], dtype=torch.float64)
     >>> new = Outputs(torch.tensor([[3.0, -1.0], [-2.0, 1.0]]))
-    >>> detector.reject(new, state), DOC(0.5).reject(new, state)
+    >>> detector.decide(new, state).flagged, DOC(0.5).decide(new, state).flagged
     (tensor([ True, False]), tensor([False, False]))
     """
 
@@ -85,15 +85,15 @@ class DOC(Detector):
         positive = self.positive_weights(counts).to(logits)[targets]
         return binary_cross_entropy(logits, targets, positive, shares)
 
-    def fit(self, outputs: Outputs, targets: Tensor, before: State) -> State:
-        """State ``sd`` of the known classes; see the class."""
+    def fit(self, outputs: Outputs, targets: Tensor, state: State) -> State:
+        """State ``sd`` of the known classes."""
         classes = outputs.logits.shape[1]
         own = outputs.logits.gather(1, targets.unsqueeze(1)).squeeze(1).double()
         # 1 - p is computed as sigmoid(-x), which keeps its digits where p is near 1.
         squares = torch.bincount(targets, torch.sigmoid(-own).square(), minlength=classes)
         counts = torch.bincount(targets, minlength=classes)
         sd = torch.sqrt(2 * squares / (2 * counts - 1).clamp(min=1))
-        return {"sd": torch.where(counts > 0, sd, _deviations(before, classes, sd.device))}
+        return {"sd": torch.where(counts > 0, sd, _deviations(state, classes, sd.device))}
 
     def thresholds(self, state: State, n_classes: int) -> Tensor:
         """Threshold τ_i of each of ``n_classes`` known classes, as float64.
@@ -119,17 +119,15 @@ class DOC(Detector):
         """The largest p_i."""
         return torch.sigmoid(logits.amax(1).double())
 
-    def score(self, outputs: Outputs, state: State) -> Tensor:
-        """The smallest τ_i - p_i over the known classes."""
+    def decide(self, outputs: Outputs, state: State) -> Decision:
+        """Score with the smallest τ_i - p_i over the known classes, and flag where p_i < τ_i for all of them."""
         logits = outputs.logits
         if self.alpha is None:
-            return self.threshold - self.probability(logits)
-        limits = self.thresholds(state, logits.shape[1]).to(logits.device)
-        return (limits - torch.sigmoid(logits.double())).amin(1)
-
-    def reject(self, outputs: Outputs, state: State) -> Tensor:
-        """Whether p_i < τ_i for every known class."""
-        return self.score(outputs, state) > 0
+            score = self.threshold - self.probability(logits)
+        else:
+            limits = self.thresholds(state, logits.shape[1]).to(logits.device)
+            score = (limits - torch.sigmoid(logits.double())).amin(1)
+        return Decision(score, score > 0)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from evergraph.detect.base import Detector, Outputs, State, shares_of
+from evergraph.detect.base import Decision, Detector, Outputs, Requirements, State, shares_of
 from evergraph.detect.losses import cross_entropy
 from evergraph.errors import InputError
 
@@ -16,7 +16,7 @@ __all__ = ["IsoMax"]
 
 @dataclass(frozen=True)
 class IsoMax(Detector):
-    """Logits are minus distances from the classes' prototypes; a vertex is rejected where the smallest is too large.
+    """Logits are minus distances from the classes' prototypes; flags a vertex where the smallest is too large.
 
     It goes with a model in `evergraph.nn.IsoMaxOutputs`, whose logits are such distances, each at most twice the
     learnt scale. With another model it scores by the largest logit, whatever that means there. (Macêdo and Ludermir,
@@ -34,7 +34,7 @@ class IsoMax(Detector):
     ----------
     threshold
         The largest distance at which a vertex is still taken for one of a known class, in the units of the score: the
-        learnt scale is in it, so it is best chosen from scores. None and ``inf``: no vertex is rejected.
+        learnt scale is in it, so it is best chosen from scores. None and ``inf``: no vertex is flagged.
     scale
         The entropic scale, above 0; 10 in the paper. Unlike the threshold it belongs to training.
 
@@ -43,7 +43,7 @@ class IsoMax(Detector):
     >>> import torch
     >>> outputs = Outputs(torch.tensor([[-0.2, -1.4, -1.5], [-1.1, -1.2, -1.3]]))
     >>> detector = IsoMax(threshold=1.0)
-    >>> detector.score(outputs, {}), detector.reject(outputs, {})
+    >>> tuple(detector.decide(outputs, {}))
     (tensor([0.2000, 1.1000], dtype=torch.float64), tensor([False,  True]))
     >>> detector.probability(outputs.logits)
     tensor([0.6354, 0.3672], dtype=torch.float64)
@@ -56,7 +56,7 @@ class IsoMax(Detector):
         if self.threshold is not None and not self.threshold >= 0:
             raise InputError(
                 f"the argument threshold is {self.threshold}, which is no distance",
-                fix="set threshold to a number from 0 up, or to None to reject no vertex",
+                fix="set threshold to a number from 0 up, or to None to flag no vertex",
             )
         if not 0 < self.scale < math.inf:
             raise InputError(
@@ -68,14 +68,16 @@ class IsoMax(Detector):
         object.__setattr__(self, "threshold", threshold)
         object.__setattr__(self, "scale", float(self.scale))
 
+    @property
+    def requires(self) -> Requirements:
+        """Nothing."""
+        return Requirements(fit=False)
+
     def loss(self, logits: Tensor, targets: Tensor, counts: Tensor, weights: Tensor | None = None) -> Tensor:  # noqa: ARG002
         """Cross-entropy of ``scale`` times the logits, as a (weighted) mean over vertices; 0 where none has weight."""
         return cross_entropy(self.scale * logits, targets, shares_of(logits, weights))
 
-    def score(self, outputs: Outputs, state: State) -> Tensor:  # noqa: ARG002
-        """The smallest distance, the learnt scale in it."""
-        return -outputs.logits.amax(1).double()
-
-    def reject(self, outputs: Outputs, state: State) -> Tensor:
-        """Whether the smallest distance is above the threshold."""
-        return self.score(outputs, state) > (math.inf if self.threshold is None else self.threshold)
+    def decide(self, outputs: Outputs, state: State) -> Decision:  # noqa: ARG002  # nothing is fitted
+        """Score with the smallest distance, and flag where it is above the threshold."""
+        score = -outputs.logits.amax(1).double()
+        return Decision(score, score > (math.inf if self.threshold is None else self.threshold))

@@ -7,19 +7,19 @@ from difflib import get_close_matches
 from typing import ClassVar
 
 from evergraph.detect import Detector, Softmax
-from evergraph.detect.auto import SIGNALS, AutoDetector, together
+from evergraph.detect.auto import SIGNALS, AutoDetector, average_signals
 from evergraph.detect.post_hoc import PostHoc
-from evergraph.detect.scores import Smoothed, Together
+from evergraph.detect.scores import Average, Propagated
 from evergraph.detect.thresholds import BackTest
 from evergraph.errors import InputError
 from evergraph.names import COMPARED_DETECTORS, build_detector, split_detectors
 
 __all__ = ["PARTS", "Candidate", "candidate", "candidates"]
 
-PARTS = (*SIGNALS, "counts", "smoothing", "levels", "alignment", "back-test", "limit", "rehearsals")
-"""What ``auto-without-…`` can do without: a signal; the sentinel's counting more than the others; smoothing over kin;
-levels that outlast a slice, or their alignment; the line that served best so far (instead, one in five known vertices
-lies above it); the limit to a slice's rejected share; or the rehearsals before the first task."""
+PARTS = (*SIGNALS, "counts", "propagation", "levels", "alignment", "back-test", "limit", "replay")
+"""What ``auto-without-…`` can leave out: a signal; the higher weight of the auxiliary model; propagation over similar
+vertices; levels that outlast a slice, or their alignment; the threshold that served best so far (instead, one in five
+known vertices lies above it); the limit to a slice's flagged share; or the replay before the first task."""
 
 _WITHOUT = "auto-without-"
 
@@ -88,10 +88,10 @@ def candidate(name: str) -> Candidate:
     return Candidate(name, detector, Softmax() if trained_alike else type(detector)())
 
 
-class _Unrehearsed(PostHoc):
-    """Nothing was looked back at before the first task."""
+class _WithoutReplay(PostHoc):
+    """Nothing is replayed before the first task."""
 
-    rehearsals: ClassVar[int] = 0
+    replay: ClassVar[int] = 0
 
 
 def _without(part: str) -> Detector:
@@ -101,12 +101,12 @@ def _without(part: str) -> Detector:
         told = f", but {near[0]!r}" if near else ""
         raise InputError(f"there is no part {part!r} of auto{told}", fix=f"choose from {', '.join(PARTS)}")
     whole = AutoDetector().made_of
-    signals = Together(together().scores) if part == "counts" else together(part)
-    score = signals if part == "smoothing" else Smoothed(signals)
+    signals = Average(average_signals().scores) if part == "counts" else average_signals(part)
+    score = signals if part == "propagation" else Propagated(signals)
     threshold = {
         "levels": BackTest(level=1),
         "alignment": BackTest(level=0),
         "back-test": BackTest(weight=1e12),
         "limit": BackTest(most=1),
     }.get(part, whole.threshold)
-    return (_Unrehearsed if part == "rehearsals" else PostHoc)(score, threshold)
+    return (_WithoutReplay if part == "replay" else PostHoc)(score, threshold)

@@ -213,7 +213,7 @@ def _results(job: _Job, on_task: OnTask | None) -> list[CandidateResult]:
     with threads_each(1):
         recording = record(job.configuration, graph, job.seed, job.folder, on_progress=on_task)
         seconds: dict[Detector, Recording] = {}
-        for second in (one.detector.second for one in job.candidates):
+        for second in (one.detector.requires.auxiliary for one in job.candidates):
             if second is None or second in seconds:
                 continue
             beside = replace(job, configuration=replace(job.configuration, detector=second))
@@ -221,7 +221,8 @@ def _results(job: _Job, on_task: OnTask | None) -> list[CandidateResult]:
         replayed = replay_all(recording, graph, [one.detector for one in job.candidates], seconds)
     found = []
     for one, judged in zip(job.candidates, replayed, strict=True):
-        beside_it = [] if one.detector.second is None else [seconds[one.detector.second]]
+        auxiliary = one.detector.requires.auxiliary
+        beside_it = [] if auxiliary is None else [seconds[auxiliary]]
         trained = sum(each.training_seconds(one.detector) for each in (recording, *beside_it))
         figures, tasks = _figures(recording, graph, judged)
         about = {

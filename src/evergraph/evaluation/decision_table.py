@@ -83,7 +83,7 @@ def write_decisions(task: Task, decisions: Decisions) -> bytes:
     truth = task.truth
     known = set(decisions.known)
     unlabelled = np.array([name is None for name in truth], bool)
-    described = np.flatnonzero(decisions.rejected)
+    described = np.flatnonzero(decisions.flagged)
     described = described[np.argsort(-decisions.score[described], kind="stable")][:_TO_REVIEW]
     words: list[Any] = [None] * len(decisions)
     neighbours: list[Any] = [None] * len(decisions)
@@ -93,7 +93,7 @@ def write_decisions(task: Task, decisions: Decisions) -> bytes:
         {
             "id": to_arrow(decisions.ids),
             "best": _names(decisions.best),
-            "rejected": decisions.rejected,
+            "rejected": decisions.flagged,
             "score": decisions.score,
             "probability": decisions.probability,
             "truth": _names(truth),

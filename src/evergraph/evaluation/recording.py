@@ -30,7 +30,7 @@ from safetensors.torch import save as tensors_to
 from torch import Tensor
 
 from evergraph import __version__
-from evergraph.detect import Detector, Outputs
+from evergraph.detect import Decision, Detector, Outputs, Requirements
 from evergraph.detect.base import State
 from evergraph.errors import InputError
 from evergraph.evaluation.configuration import Configuration
@@ -54,7 +54,7 @@ MANIFEST = "recording.json"
 OnTask = Callable[[int, int, int, int], object]
 """Called with the number of the task, how many tasks, the steps done, and how many steps."""
 
-Kind = Literal["look_back", "fit", "decide"]
+Kind = Literal["observe", "fit", "decide"]
 
 _FITTED = "fitted"  # in the recorder's state: there was a fit before, and the restart since then was warm
 _IDENTITY = ("configuration", "seed", "fingerprint", "numerics_version", "rehearsals")
@@ -126,7 +126,7 @@ class _Tape:
 
 @dataclass(frozen=True)
 class Recorder(Detector):
-    """Trains as another detector does, writes down whatever a detector gets to see, and rejects nobody.
+    """Trains as another detector does, writes down whatever a detector gets to see, and flags none.
 
     Parameters
     ----------
@@ -136,33 +136,34 @@ class Recorder(Detector):
         Where to write.
     """
 
-    rehearsals: ClassVar[int] = 3
+    replay: ClassVar[int] = 3
 
     inner: Detector
     tape: _Tape = field(repr=False, compare=False)
+
+    @property
+    def requires(self) -> Requirements:
+        """All events; the context is not recorded."""
+        return Requirements(observe=True, replay=self.replay)
 
     def loss(self, logits: Tensor, targets: Tensor, counts: Tensor, weights: Tensor | None = None) -> Tensor:
         """That of the other detector."""
         return self.inner.loss(logits, targets, counts, weights)
 
-    def fit(self, outputs: Outputs, targets: Tensor, before: State) -> State:
+    def fit(self, outputs: Outputs, targets: Tensor, state: State) -> State:
         """Write it down, and leave a mark that a cold restart removes."""
-        self.tape.write("fit", outputs, targets, cold=_FITTED not in before)
+        self.tape.write("fit", outputs, targets, cold=_FITTED not in state)
         return {_FITTED: torch.ones(1)}
 
-    def look_back(self, outputs: Outputs, targets: Tensor, before: State) -> State:
+    def observe(self, outputs: Outputs, targets: Tensor, state: State) -> State:
         """Write it down."""
         time, classes = self.tape.asked
-        self.tape.write("look_back", outputs, targets, time=time, classes=classes)
-        return before
+        self.tape.write("observe", outputs, targets, time=time, classes=classes)
+        return state
 
-    def score(self, outputs: Outputs, state: State) -> Tensor:  # noqa: ARG002
-        """All alike."""
-        return torch.zeros(len(outputs), dtype=torch.float64)
-
-    def reject(self, outputs: Outputs, state: State) -> Tensor:  # noqa: ARG002
-        """Nobody."""
-        return torch.zeros(len(outputs), dtype=torch.bool)
+    def decide(self, outputs: Outputs, state: State) -> Decision:  # noqa: ARG002
+        """Score all alike, and flag none."""
+        return Decision(torch.zeros(len(outputs), dtype=torch.float64), torch.zeros(len(outputs), dtype=torch.bool))
 
 
 class _OnTape(LifelongLearner):
@@ -231,7 +232,7 @@ class Recording:
 
 def rehearses(detector: Detector) -> bool:
     """Whether a detector has a use for what was before the first task."""
-    return type(detector).look_back is not Detector.look_back and detector.rehearsals > 0
+    return detector.requires.observe and detector.requires.replay > 0
 
 
 def open_recording(folder: str | Path) -> Recording:
@@ -309,7 +310,7 @@ def record(
         "seed": seed,
         "fingerprint": fingerprint(graph),
         "numerics_version": NUMERICS_VERSION,
-        "rehearsals": Recorder.rehearsals,
+        "rehearsals": Recorder.replay,
     }
     if folder.exists() and not folder.is_dir():
         raise InputError("this is a file, not a folder", file=folder, fix="choose another folder")

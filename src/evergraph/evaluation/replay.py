@@ -10,13 +10,12 @@ from functools import lru_cache
 import numpy as np
 from torch import Tensor
 
-from evergraph.detect import Detector, Outputs
-from evergraph.detect.base import PAST, State
+from evergraph.detect import Detector, FittedDetector, Outputs
 from evergraph.errors import InputError
-from evergraph.evaluation.recording import Event, Recording, rehearses
+from evergraph.evaluation.recording import Event, Recording
 from evergraph.graph.arrays import fingerprint
 from evergraph.graph.evolving import EvolvingGraph
-from evergraph.inputs.slice_context import Sight
+from evergraph.inputs.slice_context import SliceContext
 from evergraph.learning.decisions import Decisions
 from evergraph.names import described
 
@@ -32,7 +31,7 @@ class Judged:
     decisions
         As a learner with this detector would have decided.
     seconds
-        How long the detector took: to look back, to fit, to score and to reject since the task before.
+        How long the detector took: to observe, to fit and to decide since the task before.
     """
 
     decisions: Decisions
@@ -53,7 +52,7 @@ def replay(
     detector
         Whom to judge.
     seconds
-        Of the same training with the losses of second models, as far as these are asked for; see `Detector.second`.
+        Of the same training with the losses of auxiliary models, as far as these are required.
     """
     return replay_all(recording, graph, [detector], seconds)[0]
 
@@ -70,24 +69,28 @@ def replay_all(
     """
     if fingerprint(graph) != recording.identity["fingerprint"]:
         raise InputError("the recording is of another graph", file=recording.folder, fix="give the one it was made of")
-    others = {one.second: _second(recording, one, seconds or {}) for one in detectors if one.second is not None}
+    others = {
+        auxiliary: _second(recording, one, seconds or {})
+        for one in detectors
+        if (auxiliary := one.requires.auxiliary) is not None
+    }
     listeners = [_Listener(detector, recording.identity["rehearsals"]) for detector in detectors]
 
-    @lru_cache(maxsize=2)  # a slice is decided and, as the next event but one, looked back at
-    def sight(time: int, classes: tuple[str, ...]) -> Sight:
-        return Sight(recording.task(graph, time), classes)
+    @lru_cache(maxsize=2)  # a slice is decided and, as the next event but one, observed
+    def context(time: int, classes: tuple[str, ...]) -> SliceContext:
+        return SliceContext(recording.task(graph, time), classes)
 
     judged: list[list[Judged]] = [[] for _ in detectors]
     for number, event in enumerate(recording.events):
         said = recording.read(event)
-        seen = None if event.time is None else sight(event.time, event.classes)
+        seen = None if event.time is None else context(event.time, event.classes)
         plain = Outputs(said["logits"], said.get("hidden"), seen)
         told: dict[Detector | None, Outputs] = {
-            second: replace(plain, second=other.read(other.events[number])["logits"])
+            second: replace(plain, auxiliary_logits=other.read(other.events[number])["logits"])
             for second, other in others.items()
         }
         for listener, found in zip(listeners, judged, strict=True):
-            outputs = told.get(listener.detector.second, plain)
+            outputs = told.get(listener.detector.requires.auxiliary, plain)
             if seen is not None and event.kind == "decide":
                 found.append(listener.decide(outputs, seen))
             else:
@@ -96,14 +99,15 @@ def replay_all(
 
 
 def _second(recording: Recording, detector: Detector, seconds: Mapping[Detector, Recording]) -> Recording:
-    """The recording of a detector's second model: of the same training but for the loss, event by event."""
-    found = None if detector.second is None else seconds.get(detector.second)
+    """The recording of a detector's auxiliary model: of the same training but for the loss, event by event."""
+    auxiliary = detector.requires.auxiliary
+    found = None if auxiliary is None else seconds.get(auxiliary)
     loss = None if found is None else found.identity["configuration"]["detector"]
-    if found is None or loss != described(detector.second) or _asked(found) != _asked(recording):
+    if found is None or loss != described(auxiliary) or _asked(found) != _asked(recording):
         raise InputError(
-            f"{type(detector).__name__} asks for a second model, of which there is no recording that goes with this",
+            f"{type(detector).__name__} requires an auxiliary model, but no recording of one goes with this",
             file=recording.folder,
-            fix="record the same training with the loss of its second model, and give that, too",
+            fix="record the same training with the loss of its auxiliary model, and give that, too",
         )
     return found
 
@@ -116,45 +120,45 @@ def _asked(recording: Recording) -> list[object]:
 
 
 class _Listener:
-    """A detector and its state, handled as a learner does."""
+    """A detector that is fitted, observes and decides as a learner would have it."""
 
-    def __init__(self, detector: Detector, rehearsals: int) -> None:
-        if rehearses(detector) and detector.rehearsals != rehearsals:
+    def __init__(self, detector: Detector, replayed: int) -> None:
+        needs = detector.requires
+        self._replays = needs.observe and needs.replay > 0
+        if self._replays and needs.replay != replayed:
             raise InputError(
-                f"{type(detector).__name__} wants {detector.rehearsals} rehearsals, but {rehearsals} were recorded",
-                fix=f"judge detectors that rehearse {rehearsals} times or never",
+                f"{type(detector).__name__} requires a replay of {needs.replay} slices, but {replayed} were recorded",
+                fix=f"judge detectors that require {replayed} or none",
             )
-        self.detector, self.seconds = detector, 0.0
-        self.state: State = {}
-        self._fits = type(detector).fit is not Detector.fit
-        self._rehearses = rehearses(detector)
+        self.fitted, self.seconds = FittedDetector(detector), 0.0
+
+    @property
+    def detector(self) -> Detector:
+        return self.fitted.detector
 
     def listen(self, event: Event, outputs: Outputs, targets: Tensor) -> None:
-        """Look back, or be fitted."""
-        if event.rehearsal and not self._rehearses:
+        """Observe, or be fitted."""
+        if event.rehearsal and not self._replays:
             return
         begun = clock.perf_counter()
-        if event.kind == "look_back":
-            self.state = self.detector.look_back(outputs, targets, self.state)
+        if event.kind == "observe":
+            self.fitted = self.fitted.observe(outputs, targets)
         else:
-            state = {name: value for name, value in self.state.items() if name.startswith(PAST)}
-            if self._fits:
-                state |= self.detector.fit(outputs, targets, state if event.cold else self.state)
-            self.state = state
+            self.fitted = self.fitted.fit(outputs, targets, cold=event.cold)
         self.seconds += clock.perf_counter() - begun
 
-    def decide(self, outputs: Outputs, sight: Sight) -> Judged:
-        """Score and reject."""
+    def decide(self, outputs: Outputs, context: SliceContext) -> Judged:
+        """Decide a slice."""
         begun = clock.perf_counter()
-        rejected, score = self.detector.reject(outputs, self.state), self.detector.score(outputs, self.state)
+        score, flagged = self.fitted.decide(outputs)
         seconds, self.seconds = self.seconds + clock.perf_counter() - begun, 0.0
         decisions = Decisions(
-            ids=sight.task.test_ids,
-            time=sight.task.time,
-            best=np.array(sight.classes, object)[outputs.logits.argmax(1).numpy()],
-            rejected=rejected.numpy(),
+            ids=context.task.test_ids,
+            time=context.task.time,
+            best=np.array(context.classes, object)[outputs.logits.argmax(1).numpy()],
+            flagged=flagged.numpy(),
             score=score.numpy(),
             probability=self.detector.probability(outputs.logits).numpy(),
-            known=sight.classes,
+            known=context.classes,
         )
         return Judged(decisions, seconds)

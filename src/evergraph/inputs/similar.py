@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-__all__ = ["nearest", "nearest_by_words", "reduced", "unit", "weighted"]
+__all__ = ["nearest_by_vectors", "nearest_by_words", "reduced", "unit", "weighted"]
 
 _WIDTH = 64  # of short vectors
 _SPARE, _ROUNDS = 10, 3  # of the randomised decomposition
@@ -70,7 +70,7 @@ def unit(vectors: NDArray[np.floating]) -> Vectors:
     return np.ascontiguousarray(vectors / np.where(lengths > 1e-6, lengths, np.inf).astype(vectors.dtype))
 
 
-def nearest(
+def nearest_by_vectors(
     vectors: Vectors,
     among: Vectors,
     number: int,
@@ -93,7 +93,7 @@ def nearest(
 
     Examples
     --------
-    >>> rows, cosines = nearest(np.eye(2, dtype=np.float32), np.eye(2, dtype=np.float32)[::-1].copy(), 1)
+    >>> rows, cosines = nearest_by_vectors(np.eye(2, dtype=np.float32), np.eye(2, dtype=np.float32)[::-1].copy(), 1)
     >>> rows.tolist(), cosines.tolist()
     ([[1], [0]], [[1.0], [1.0]])
     """
@@ -120,7 +120,7 @@ def nearest_by_words(rows: sparse.csr_array, number: int, ranks: NDArray[np.int6
     number
         How many; fewer where there are not so many.
     ranks
-        See `nearest`.
+        As of `nearest_by_vectors`.
 
     Examples
     --------

@@ -14,22 +14,22 @@ from scipy import sparse
 from evergraph.graph.classes import columns_among
 from evergraph.graph.features import DenseFeatures, SparseFeatures
 from evergraph.graph.window import Window
-from evergraph.inputs.similar import nearest, nearest_by_words, reduced, unit, weighted
+from evergraph.inputs.similar import nearest_by_vectors, nearest_by_words, reduced, unit, weighted
 
 if TYPE_CHECKING:
     from evergraph.learning.task import Task
 
-__all__ = ["Sight"]
+__all__ = ["SliceContext"]
 
 _TIMES = 3  # before the slice
-_KIN = 5  # nearest by words
-_CROWD = 40
+_SIMILAR = 5  # nearest by words
+_NEAREST = 40
 _SMALL = 10_000  # vertices; of no more, likeness is told in double precision, so that their order does not show
-_COMMON = 0.1  # share of the slice's texts; a word that stands in more makes nobody kin, and costs most
+_COMMON = 0.1  # share of the slice's texts; a word that stands in more makes no vertices similar, and costs most
 
 
 @dataclass(frozen=True, eq=False)
-class Sight:
+class SliceContext:
     """A slice and the three times before it, whatever the history of the task: with as much as the task may show.
 
     Everything is worked out when it is first asked for, and kept. Words are sparse columns of any kind.
@@ -47,8 +47,8 @@ class Sight:
     >>> from evergraph.learning.task import Task
     >>> graph = EvolvingGraph.build({"id": [1, 2, 3], "time": [1, 2, 3], "label": ["x", "y", "x"],
     ...                              "text": ["old news", "news", "new words"]})
-    >>> sight = Sight(Task(graph, time=3, history=1), classes=("x",))
-    >>> sight.start, len(sight), sight.known.tolist(), sight.words.shape
+    >>> context = SliceContext(Task(graph, time=3, history=1), classes=("x",))
+    >>> context.start, len(context), context.known.tolist(), context.words.shape
     (2, 1, [0, -1], (3, 4))
     """
 
@@ -149,18 +149,20 @@ class Sight:
         return unit(total / (np.diff(links.indptr)[:, None] + 1).astype(self._precision))
 
     @cached_property
-    def crowd(self) -> NDArray[np.int64]:
+    def nearest(self) -> NDArray[np.int64]:
         """For each vertex of the slice the forty nearest of all vertices by `vectors`."""
-        return nearest(self.vectors[self.start :], self.vectors, _CROWD, itself=self.start, ranks=self._ranks)[0]
+        return nearest_by_vectors(
+            self.vectors[self.start :], self.vectors, _NEAREST, itself=self.start, ranks=self._ranks
+        )[0]
 
     @cached_property
     def nearest_known(self) -> NDArray[np.floating]:
         """For each vertex of the slice its cosines to the five nearest older vertices of known classes by `vectors`."""
         labelled = np.flatnonzero(self.known >= 0)
-        return nearest(self.vectors[self.start :], self.vectors[labelled], 5)[1]
+        return nearest_by_vectors(self.vectors[self.start :], self.vectors[labelled], 5)[1]
 
     @cached_property
-    def kin(self) -> sparse.csr_array:
+    def similar(self) -> sparse.csr_array:
         """Ties of each vertex of the slice to each other one: an edge, being one of its nearest by words, or both."""
         links = self.window.links
         inside = sparse.csr_array(
@@ -172,10 +174,10 @@ class Sight:
         ranks = self._ranks[self.start :]
         if isinstance(self.task.graph.features, DenseFeatures):
             vectors = self.vectors[self.start :]
-            rows, cosines = nearest(vectors, vectors, _KIN, itself=0, ranks=ranks)
+            rows, cosines = nearest_by_vectors(vectors, vectors, _SIMILAR, itself=0, ranks=ranks)
             near = cosines > 0  # as with words, what is at right angles or beyond is not alike
             return sparse.csr_array((np.ones(near.sum()), (np.nonzero(near)[0], rows[near])), shape=(len(self),) * 2)
         older, new = self.texts
         telling = np.flatnonzero((new >= 1) & (new <= max(_COMMON * len(self), 10)))
         rare = sparse.csr_array(self.words[self.start :, telling].astype(self._precision))
-        return nearest_by_words(weighted(rare, (older + new)[telling], len(self.window)), _KIN, ranks)
+        return nearest_by_words(weighted(rare, (older + new)[telling], len(self.window)), _SIMILAR, ranks)

@@ -24,7 +24,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load as tensors_from
 from safetensors.torch import save as tensors_to
 
-from evergraph.detect import Detector
+from evergraph.detect import Detector, Softmax
 from evergraph.errors import DamagedLearnerError, EvergraphError, InputError
 from evergraph.inputs.vocabulary import Vocabulary
 from evergraph.names import described, rebuilt
@@ -50,19 +50,19 @@ def pack(learner: LifelongLearner) -> tuple[dict[str, Any], bytes]:
     if learner.weights_ is None or learner.vocabulary_ is None:
         raise EvergraphError("the learner has not learnt anything yet, so there is nothing to save.")
     tensors = {f"weights/{name}": value for name, value in learner.weights_.items()}
-    tensors |= {f"second/{name}": value for name, value in (learner.second_weights_ or {}).items()}
-    tensors |= {f"detector/{name}": value for name, value in learner.detector_state_.items()}
+    tensors |= {f"auxiliary/{name}": value for name, value in (learner.auxiliary_weights_ or {}).items()}
+    tensors |= {f"detector/{name}": value for name, value in learner.detector_.state.items()}
     vocabulary = learner.vocabulary_
     content = {
         "settings": {name: described(getattr(learner, name)) for name in _PLAIN} | {"device": str(learner.device)},
         "model": described(learner.model),
-        "detector": described(learner.detector),
+        "detector": described(learner.detector_.detector),
         "classes": list(learner.classes_),
         "vocabulary": {"names": vocabulary.names, "width": vocabulary.width, "text": vocabulary.text},
         "tasks": learner.tasks_,
         "time": learner.time_,
         "lr": learner.lr_,
-        "second_lr": learner.second_lr_,
+        "auxiliary_lr": learner.auxiliary_lr_,
         "losses": learner.losses_,
     }
     return content, tensors_to({name: value.detach().cpu().contiguous() for name, value in tensors.items()})
@@ -82,7 +82,7 @@ def unpack(
         settings["device"] = device
     learner = kind(
         model if model is not None else rebuilt(content["model"], "model"),
-        detector if detector is not None else rebuilt(content["detector"], "detector"),
+        detector or rebuilt(content["detector"], "detector") or Softmax(),  # for which 0.1 wrote null
         **settings,
     )
     vocabulary = dict(content["vocabulary"])
@@ -96,8 +96,9 @@ def unpack(
         time=content["time"],
         lr=content["lr"],
         losses=content["losses"],
-        second_weights=_part(found, "second/") or None,
-        second_lr=content.get("second_lr"),
+        # Version 0.1 wrote "second" for "auxiliary".
+        auxiliary_weights=_part(found, "auxiliary/") or _part(found, "second/") or None,
+        auxiliary_lr=content.get("auxiliary_lr", content.get("second_lr")),
     )
     return learner
 

@@ -15,7 +15,7 @@ __all__ = ["Decisions"]
 
 @dataclass(frozen=True, eq=False)
 class Decisions:
-    """A learner's word on each test vertex of a task.
+    """A learner's decision on each test vertex of a task.
 
     Parameters
     ----------
@@ -25,8 +25,8 @@ class Decisions:
         Time of the task.
     best
         Name of the most likely known class.
-    rejected
-        Whether the vertex is held to be of a class never seen before.
+    flagged
+        Whether the vertex is flagged as one of a class never seen before.
     score
         How unseen it looks: higher is more. Comparable within a task only.
     probability
@@ -38,7 +38,7 @@ class Decisions:
     ids: Ids
     time: int
     best: NDArray[np.object_]
-    rejected: NDArray[np.bool_]
+    flagged: NDArray[np.bool_]
     score: NDArray[np.float64]
     probability: NDArray[np.float64]
     known: tuple[str, ...]
@@ -49,7 +49,7 @@ class Decisions:
     @property
     def classes(self) -> NDArray[np.object_]:
         """The decision: the name of a known class, or `UNSEEN`."""
-        return np.where(self.rejected, UNSEEN, self.best)
+        return np.where(self.flagged, UNSEEN, self.best)
 
     def __repr__(self) -> str:
-        return f"Decisions(vertices={len(self)}, unseen={int(self.rejected.sum())}, known classes={len(self.known)})"
+        return f"Decisions(vertices={len(self)}, unseen={int(self.flagged.sum())}, known classes={len(self.known)})"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
@@ -11,31 +13,32 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.detect import Detector, Outputs, Softmax
-from evergraph.detect.base import PAST
+from evergraph.detect import GDOC, Detector, FittedDetector, Outputs
+from evergraph.detect.base import State
 from evergraph.errors import EvergraphError, InputError
 from evergraph.graph.classes import columns_among
 from evergraph.graph.window import TextMode, Window
-from evergraph.inputs.slice_context import Sight
+from evergraph.inputs.slice_context import SliceContext
 from evergraph.inputs.vocabulary import Vocabulary
-from evergraph.learning.backtest import looked_back
 from evergraph.learning.decisions import Decisions
-from evergraph.learning.rates import default_rate
+from evergraph.learning.replay import observe_slices, tasks_before
 from evergraph.learning.settings import Settings
 from evergraph.learning.task import Task
-from evergraph.learning.training import OnStep, train
-from evergraph.nn import Batch, Draw, Model, Neighbours, Noise, SparseMatrix, carry_over
+from evergraph.learning.training import OnStep, default_rate, train
+from evergraph.nn import Batch, Draw, Model, Neighbours, SparseMatrix, carry_over
 from evergraph.nn.adam import Adam
 from evergraph.nn.base import Parameters, in_use
 from evergraph.nn.custom import as_model
 from evergraph.nn.memory import kept_memory
-from evergraph.nn.sparse import Kernels, choose_kernels
+from evergraph.nn.sparse import choose_kernels
 
 __all__ = ["LifelongLearner", "Restart"]
 
 log = logging.getLogger(__name__)
 
 Restart = Literal["warm", "cold", "hybrid", "once"]
+EXCLUDED = -1e4
+"""Logit of a class that must not be decided for."""
 
 
 class LifelongLearner(Settings):
@@ -47,7 +50,7 @@ class LifelongLearner(Settings):
         One of `evergraph.nn`, or a ``torch.nn.Module`` of your own that takes ``(x, edge_index)`` and returns hidden
         vectors. GraphSAGE unless given.
     detector
-        One of `evergraph.detect`; without one, no vertex is ever rejected.
+        One of `evergraph.detect`; gDOC unless given. `Softmax` never flags a vertex.
     restart
         ``"warm"`` goes on from the weights of the last task; rows of new classes and words are drawn afresh.
         ``"cold"`` draws all afresh. ``"hybrid"`` is cold when a class is new and warm otherwise. ``"once"`` trains on
@@ -56,7 +59,7 @@ class LifelongLearner(Settings):
         Steps of training for each task.
     lr
         Learning rate; unless given, the paper's for the model, the detector, the restart and the share of time
-        differences that the history covers (see `evergraph.learning.rates`).
+        differences that the history covers (see `evergraph.learning.training`).
     weight_decay
         Of Adam, which starts anew for each task.
     text
@@ -76,18 +79,18 @@ class LifelongLearner(Settings):
         What the input layer reads.
     weights_
         The parameters by name.
-    second_weights_
-        Those of the second model, where the detector asks for one (`Detector.second`).
-    detector_state_
-        What the detector has fitted.
+    auxiliary_weights_
+        Those of the auxiliary model, where the detector requires one.
+    detector_
+        The detector with all that it has fitted and observed.
     tasks_
         Number of tasks so far.
     time_
         Time of the last task.
-    lr_, second_lr_
+    lr_, auxiliary_lr_
         The learning rates of the last task.
     losses_
-        Loss of each step of the last task; a second model's are not kept.
+        Loss of each step of the last task; those of an auxiliary model are not kept.
 
     Examples
     --------
@@ -121,16 +124,18 @@ class LifelongLearner(Settings):
         self.classes_: tuple[str, ...] = ()
         self.vocabulary_: Vocabulary | None = None
         self.weights_: Parameters | None = None
-        self.second_weights_: Parameters | None = None
-        self.detector_state_: dict[str, Tensor] = {}
+        self.auxiliary_weights_: Parameters | None = None
+        self._state: State = {}
         self.tasks_ = 0
         self.time_: int | None = None
         self.lr_: float | None = None
-        self.second_lr_: float | None = None
+        self.auxiliary_lr_: float | None = None
         self.losses_: list[float] = []
         self._default_rates: dict[type[Detector], float] = {}
         self._last: tuple[Window, Vocabulary, Tensor | SparseMatrix, Neighbours] | None = None
-        self._seen: Sight | None = None
+        self._context: SliceContext | None = None
+        self._excluded: frozenset[str] = frozenset()
+        self._replays = True
         self._built: tuple[object, Model] | None = None
         self._check()
 
@@ -148,8 +153,8 @@ class LifelongLearner(Settings):
             What may be seen. Its time must not be before that of the last task; it is the same where more labels of
             the same times have come.
         on_step
-            Called after each step with its number, from 1 up, and its loss. Those of a second model come after the
-            first's, and count on.
+            Called after each step with its number, from 1 up, and its loss. Those of an auxiliary model come
+            after the first's, and count on.
         """
         self._check()
         if self.time_ is not None and task.time < self.time_:
@@ -185,31 +190,47 @@ class LifelongLearner(Settings):
         self.tasks_, self.time_ = self.tasks_ + 1, task.time
 
     def _adapt(self, task: Task, on_step: OnStep | None) -> None:
-        model, detector = self._model(), self._detector()
         new = self._new_classes(task)
         classes = (*self.classes_, *new)
         vocabulary = self.vocabulary_ or Vocabulary.start(task.training, self.text)
         vocabulary = vocabulary.grown(task.training, task.time)
-        cold = self._is_cold(bool(new))
-        before = looked_back(self, task)
+        cold = self.weights_ is None or self.restart == "cold" or (self.restart == "hybrid" and bool(new))
+        fitted = self._observed(task)
+        detector, needs = fitted.detector, fitted.detector.requires
 
         batch, counts = self._training_batch(task, vocabulary, classes)
         lesson = (task, batch, counts, vocabulary.width, cold)
         weights, lr, losses = self._trained(detector, self.weights_, *lesson, on_step)
-        second: Parameters | None = None
-        second_lr: float | None = None
-        if detector.second is not None:
+        auxiliary: Parameters | None = None
+        auxiliary_lr: float | None = None
+        if needs.auxiliary is not None:
             after = None if on_step is None else _after(on_step, len(losses))
-            second, second_lr, _ = self._trained(detector.second, self.second_weights_, *lesson, after)
-        state = {name: value for name, value in before.items() if name.startswith(PAST)}
-        if type(detector).fit is not Detector.fit:
-            outputs = self._forward(model, weights, second, batch, self._fitting_noise(batch))
-            state |= detector.fit(outputs[batch.labelled], batch.targets[batch.labelled], state if cold else before)
+            auxiliary, auxiliary_lr, _ = self._trained(needs.auxiliary, self.auxiliary_weights_, *lesson, after)
+        outputs = self._forward(weights, auxiliary, batch)[batch.labelled] if needs.fit else None
+        fitted = fitted.fit(outputs, batch.targets[batch.labelled], cold=cold)
         # From here on nothing can fail: either all of it is new or, above, none.
-        self.classes_, self.vocabulary_, self.detector_state_ = classes, vocabulary, state
-        self.weights_, self.second_weights_ = weights, second
-        self.lr_, self.second_lr_, self.losses_ = lr, second_lr, losses
+        self.classes_, self.vocabulary_, self._state = classes, vocabulary, fitted.state
+        self.weights_, self.auxiliary_weights_ = weights, auxiliary
+        self.lr_, self.auxiliary_lr_, self.losses_ = lr, auxiliary_lr, losses
         self.tasks_, self.time_ = self.tasks_ + 1, task.time
+
+    def _observed(self, task: Task) -> FittedDetector:
+        """The detector, after it has observed the labels that have come before a task."""
+        fitted = self.detector_
+        needs = fitted.detector.requires
+        if not needs.observe:
+            return fitted
+        if self.time_ is not None:
+            if needs.auxiliary is not None and self.auxiliary_weights_ is None:
+                return fitted  # the detector came later, and its auxiliary model is not trained yet
+            return observe_slices(fitted, self.outputs, self.classes_, self.time_, task)
+        if not self._replays:
+            return fitted
+        other = type(self)(**self.get_params())
+        other._replays = False
+        for past in tasks_before(task, needs.replay):
+            other.adapt(past)
+        return fitted if other.time_ is None else other._observed(task)
 
     def _trained(
         self,
@@ -226,8 +247,12 @@ class LifelongLearner(Settings):
         model = self._model()
         if (known := model.closed_form(counts)) is not None:
             return known, None, []
-        weights, lr = self._restarted(model, before, width, len(counts), cold=cold), self._rate(model, detector, task)
-        part = in_use(model, weights, batch) if self._leaves_alone_what_is_unused() else None
+        fresh = model.parameters(width, len(counts), Draw(self.seed, self.tasks_))
+        weights = {name: value.to(self.device) for name, value in fresh.items()}
+        weights = weights if cold or before is None else carry_over(before, weights)
+        lr = self._rate(model, detector, task)
+        # Without weight decay, weights without a gradient stay as they are.
+        part = in_use(model, weights, batch) if self.weight_decay == 0 else None
         changing, read = (weights, batch) if part is None else (part.weights, part.batch)
         trained = [value for name, value in changing.items() if model.trained(name)]
         losses = train(
@@ -236,8 +261,8 @@ class LifelongLearner(Settings):
             changing,
             read,
             counts,
-            optimiser=self._optimiser(trained, lr, batch.graph.kernels),
-            steps=self._steps(),
+            optimiser=Adam(trained, lr, weight_decay=self.weight_decay, kernels=batch.graph.kernels),
+            steps=self.steps,
             seed=(self.seed, self.tasks_),
             on_step=on_step,
         )
@@ -248,9 +273,6 @@ class LifelongLearner(Settings):
         # By name: numbers of classes depend on what else the graph holds, also on its future.
         return sorted(found - set(self.classes_))
 
-    def _is_cold(self, new: bool) -> bool:
-        return self.weights_ is None or self.restart == "cold" or (self.restart == "hybrid" and new)
-
     def _rate(self, model: Model, detector: Detector, task: Task) -> float:
         if self.lr is not None:
             return self.lr
@@ -259,15 +281,6 @@ class LifelongLearner(Settings):
             self._default_rates[type(detector)] = default_rate(model, detector, warm=warm, level=task.level)
         return self._default_rates[type(detector)]
 
-    def _restarted(
-        self, model: Model, before: Parameters | None, inputs: int, outputs: int, *, cold: bool
-    ) -> Parameters:
-        """The parameters to train from: all fresh, or what is known laid over fresh ones."""
-        fresh = {
-            k: v.to(self.device) for k, v in model.parameters(inputs, outputs, Draw(self.seed, self.tasks_)).items()
-        }
-        return fresh if cold or before is None else carry_over(before, fresh)
-
     def _training_batch(self, task: Task, vocabulary: Vocabulary, classes: tuple[str, ...]) -> tuple[Batch, Tensor]:
         x, graph = self._read(task.training, vocabulary, task.time)
         columns = columns_among(classes, task.graph.class_names)
@@ -275,20 +288,6 @@ class LifelongLearner(Settings):
         targets = torch.from_numpy(columns[task.targets[:rows]]).to(graph.indptr.device)
         batch = Batch(x, graph, rows, targets)
         return batch, torch.bincount(targets[batch.labelled], minlength=len(classes))
-
-    def _fitting_noise(self, batch: Batch) -> Noise | None:  # noqa: ARG002  # a subclass may want some
-        """A detector is fitted to what it will see in deciding: outputs without dropout."""
-        return None
-
-    def _optimiser(self, trained: list[Tensor], lr: float, kernels: Kernels) -> Adam:
-        return Adam(trained, lr, weight_decay=self.weight_decay, kernels=kernels)
-
-    def _leaves_alone_what_is_unused(self) -> bool:
-        """Whether weights without a gradient stay as they are."""
-        return self.weight_decay == 0
-
-    def _steps(self) -> int:
-        return self.steps
 
     # --- deciding ----------------------------------------------------------------------------------------------------
 
@@ -310,25 +309,33 @@ class LifelongLearner(Settings):
                 f"the learner was trained with {type(own).__name__}, which cannot decide as {type(detector).__name__}",
                 fix=f"give another {type(own).__name__}, or train with the other detector",
             )
-        if detector is not None and detector.second not in (None, own.second):
+        decider = detector or own
+        if decider.requires.auxiliary not in (None, own.requires.auxiliary):
             raise InputError(
-                f"{type(detector).__name__} asks for a second model, which was not trained",
+                f"{type(decider).__name__} requires an auxiliary model, which was not trained",
                 fix="train with this detector",
             )
         outputs = self.outputs(task) if outputs is None else outputs
+        if decider.requires.context and outputs.context is None:
+            outputs = replace(outputs, context=self._context_of(task))
         if self.time_ is not None and task.time < self.time_:
             log.warning("the learner has adapted to later times: it may have learnt the labels of this task")
-        decider = detector or own
         best = outputs.logits.argmax(1).cpu().numpy()
+        score, flagged = FittedDetector(decider, self._state).decide(outputs)
         return Decisions(
             ids=task.test_ids,
             time=task.time,
             best=np.array(self.classes_, object)[best],
-            rejected=decider.reject(outputs, self.detector_state_).cpu().numpy(),
-            score=decider.score(outputs, self.detector_state_).cpu().numpy(),
+            flagged=flagged.cpu().numpy(),
+            score=score.cpu().numpy(),
             probability=decider.probability(outputs.logits).cpu().numpy(),
             known=self.classes_,
         )
+
+    @property
+    def detector_(self) -> FittedDetector:
+        """The detector with all that it has fitted and observed."""
+        return FittedDetector(self._detector(), self._state)
 
     def outputs(self, task: Task) -> Outputs:
         """What the model says of the test vertices: a column of logits for each of `classes_`."""
@@ -336,21 +343,29 @@ class LifelongLearner(Settings):
             raise EvergraphError("the learner has not learnt anything yet: call adapt(task) first.")
         x, graph = self._read(task.window, self.vocabulary_, task.time)
         everything = Batch(x, graph, len(graph), torch.empty(0, dtype=torch.int64))
-        found = self._forward(self._model(), self.weights_, self.second_weights_, everything)[task.test]
-        return replace(found, sight=self._sight(task))
+        found = self._exclude(self._forward(self.weights_, self.auxiliary_weights_, everything)[task.test])
+        return replace(found, context=self._context_of(task)) if self._detector().requires.context else found
 
-    def _sight(self, task: Task) -> Sight:
-        """What a detector may look at; that of the last slice is kept, for it is looked back at soon."""
-        if self._seen is None or not self._seen.shows(task, self.classes_):
-            self._seen = Sight(task, self.classes_)
-        return self._seen
+    def _exclude(self, outputs: Outputs) -> Outputs:
+        """Outputs under which no vertex is of an excluded class."""
+        excluded = torch.tensor([name in self._excluded for name in self.classes_], device=outputs.logits.device)
+        if not excluded.any() or excluded.all():
+            return outputs
+        auxiliary = outputs.auxiliary_logits
+        auxiliary = None if auxiliary is None else auxiliary.masked_fill(excluded, EXCLUDED)
+        return replace(outputs, logits=outputs.logits.masked_fill(excluded, EXCLUDED), auxiliary_logits=auxiliary)
 
-    def _forward(
-        self, model: Model, weights: Parameters, second: Parameters | None, batch: Batch, noise: Noise | None = None
-    ) -> Outputs:
+    def _context_of(self, task: Task) -> SliceContext:
+        """The context of a task's slice; that of the last slice is kept, because it is observed soon."""
+        if self._context is None or not self._context.shows(task, self.classes_):
+            self._context = SliceContext(task, self.classes_)
+        return self._context
+
+    def _forward(self, weights: Parameters, auxiliary: Parameters | None, batch: Batch) -> Outputs:
+        model = self._model()
         with torch.no_grad():
-            other = None if second is None else model.forward(second, batch, noise)[0]
-            return Outputs(*model.forward(weights, batch, noise), second=other)
+            other = None if auxiliary is None else model.forward(auxiliary, batch, None)[0]
+            return Outputs(*model.forward(weights, batch, None), auxiliary_logits=other)
 
     def _read(self, window: Window, vocabulary: Vocabulary, time: int) -> tuple[Tensor | SparseMatrix, Neighbours]:
         """Features and neighbours as tensors; those of the last window are kept, for training and deciding share it."""
@@ -407,29 +422,56 @@ class LifelongLearner(Settings):
         classes: tuple[str, ...],
         vocabulary: Vocabulary,
         weights: Parameters,
-        state: dict[str, Tensor],
+        state: State,
         tasks: int,
         time: int | None,
         lr: float | None,
         losses: list[float],
-        second_weights: Parameters | None = None,
-        second_lr: float | None = None,
+        auxiliary_weights: Parameters | None = None,
+        auxiliary_lr: float | None = None,
     ) -> None:
         """Go on from what was saved; weights that are not this model's are refused."""
         expected = _shapes(self._model().parameters(vocabulary.width, len(classes), Draw(0)))
-        if any(_shapes(one) != expected for one in (weights, second_weights) if one is not None):
+        if any(_shapes(one) != expected for one in (weights, auxiliary_weights) if one is not None):
             raise InputError(
                 f"the saved weights are not those of {self._model()!r}", fix="give the model that was trained"
             )
-        self.weights_, self.second_weights_, self.detector_state_ = weights, second_weights, state
+        self.weights_, self.auxiliary_weights_, self._state = weights, auxiliary_weights, state
         self._move()
         self.classes_, self.vocabulary_ = classes, vocabulary
         self.tasks_, self.time_, self.losses_ = tasks, time, losses
-        self.lr_, self.second_lr_ = lr, second_lr
+        self.lr_, self.auxiliary_lr_ = lr, auxiliary_lr
         own, self._default_rates = self._detector(), {}
-        for detector, rate in ((own, lr), (own.second, second_lr)):
+        for detector, rate in ((own, lr), (own.requires.auxiliary, auxiliary_lr)):
             if detector is not None and rate is not None and self.lr is None:
                 self._default_rates[type(detector)] = rate
+
+    # --- copies ------------------------------------------------------------------------------------------------------
+
+    def renamed(self, names: Mapping[str, str] | Sequence[str]) -> Self:
+        """A copy that knows its classes by other names; classes that get the same name are one in its decisions.
+
+        Parameters
+        ----------
+        names
+            New names by old ones, or all new names in the order of `classes_`.
+        """
+        other = copy(self)
+        new = [names.get(name, name) for name in self.classes_] if isinstance(names, Mapping) else names
+        other.classes_ = tuple(new)
+        return other
+
+    def without_classes(self, names: Collection[str]) -> Self:
+        """A copy that decides for none of some classes, unless it knows no others."""
+        other = copy(self)
+        other._excluded = frozenset(names)
+        return other
+
+    def rewound(self, time: int) -> Self:
+        """A copy that treats tasks from a time on as new, although the learner may have adapted to later ones."""
+        other = copy(self)
+        other.time_ = None if self.time_ is None else min(self.time_, time)
+        return other
 
     # --- settings ----------------------------------------------------------------------------------------------------
 
@@ -447,11 +489,11 @@ class LifelongLearner(Settings):
 
     def _move(self) -> None:
         """All that was learnt to the device."""
-        self.weights_, self.second_weights_ = (
+        self.weights_, self.auxiliary_weights_ = (
             None if weights is None else {name: value.to(self.device) for name, value in weights.items()}
-            for weights in (self.weights_, self.second_weights_)
+            for weights in (self.weights_, self.auxiliary_weights_)
         )
-        self.detector_state_ = {name: value.to(self.device) for name, value in self.detector_state_.items()}
+        self._state = self.detector_.to(self.device).state
 
     def _model(self) -> Model:
         if self._built is None or self._built[0] is not self.model:
@@ -465,7 +507,7 @@ class LifelongLearner(Settings):
         return self._built[1]
 
     def _detector(self) -> Detector:
-        return Softmax() if self.detector is None else self.detector
+        return GDOC() if self.detector is None else self.detector
 
     def _check(self) -> None:
         if self.restart not in get_args(Restart):

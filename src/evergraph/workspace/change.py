@@ -183,8 +183,7 @@ def read_learner(
             fix="restore the folder from a backup, or roll back",
         ) from error
     numbers = json.loads(records.select("models", "model = ?", state.model.number)[0].classes)
-    learner.classes_ = tuple(map(classes.name, numbers))
-    return learner
+    return learner.renamed(list(map(classes.name, numbers)))
 
 
 # --- a command -------------------------------------------------------------------------------------------------------

@@ -7,16 +7,15 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from evergraph.analysis.explain import in_words, neighbours_of, words_of
-from evergraph.detect import Outputs, Softmax
+from evergraph.detect import Outputs
 from evergraph.errors import InputError
 from evergraph.graph import ids as id_columns
 from evergraph.graph.classes import UNSEEN
 from evergraph.graph.evolving import EvolvingGraph
-from evergraph.learning.learner import LifelongLearner
+from evergraph.learning.learner import EXCLUDED, LifelongLearner
 from evergraph.learning.task import Task
 from evergraph.storage.records import Records
 from evergraph.workspace.change import Change, Contents, counted
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["ReviewRow", "best_classes", "decide", "flagged", "predict", "review", "review_groups"]
 
 _NEAREST = 3
-_NEVER = -1e4  # a logit that no class wins with, and that every detector can compute with
 
 
 # --- deciding --------------------------------------------------------------------------------------------------------
@@ -131,9 +129,9 @@ def decide(
 
     # As in learning: to a detector that looks at labels, those of retired classes are not there.
     task = Task(without_labels_of(graph, retired), time, history, mode="inductive")
-    outputs = _without(learner, learner.outputs(task), retired)
-    if learner.time_ is not None:
-        learner.time_ = min(learner.time_, time)  # no word about labels it may have learnt: these vertices have none
+    # Rewound: no warning about labels it may have learnt, because these vertices have none.
+    learner = learner.without_classes(retired).rewound(time)
+    outputs = learner.outputs(task)
     decisions = learner.predict(task, outputs=outputs)
     window = replace(task.window, graph=graph)
     chosen = np.flatnonzero(window.codes[task.test] < 0)
@@ -142,7 +140,7 @@ def decide(
         decisions,
         ids=id_columns.take(decisions.ids, chosen),
         best=decisions.best[chosen],
-        rejected=decisions.rejected[chosen],
+        flagged=decisions.flagged[chosen],
         score=decisions.score[chosen],
         probability=decisions.probability[chosen],
     )
@@ -167,31 +165,20 @@ def best_classes(
 ) -> NDArray[np.object_]:
     """The most likely known class of each vertex of a time."""
     task = Task(graph, time, history, mode="inductive")
-    columns = _without(learner, learner.outputs(task), retired).logits.argmax(1)
+    columns = learner.without_classes(retired).outputs(task).logits.argmax(1)
     return np.array(learner.classes_, object)[columns.cpu().numpy()]
-
-
-def _without(learner: LifelongLearner, outputs: Outputs, retired: Collection[str]) -> Outputs:
-    """Outputs under which no vertex is of a retired class."""
-    columns = [row for row, name in enumerate(learner.classes_) if name in retired]
-    if not columns or len(columns) == len(learner.classes_):
-        return outputs
-    masked = torch.zeros(len(learner.classes_), dtype=torch.bool, device=outputs.logits.device)
-    masked[columns] = True
-    second = None if outputs.second is None else outputs.second.masked_fill(masked, _NEVER)
-    return replace(outputs, logits=outputs.logits.masked_fill(masked, _NEVER), second=second)
 
 
 def _nearest(learner: LifelongLearner, outputs: Outputs, chosen: NDArray[np.int64]) -> list[str]:
     """The most likely known classes of some vertices with their probabilities, in words."""
-    logits, detector = outputs.logits[chosen], learner.detector or Softmax()
+    logits, detector = outputs.logits[chosen], learner.detector_.detector
     shares = detector.probabilities(logits).cpu().numpy()
     values = logits.cpu().numpy()
     order = np.argsort(-values, axis=1, kind="stable")
     found = []
     for row, columns in enumerate(order):
         named: dict[str, float] = {}
-        for column in columns[values[row, columns] > _NEVER]:  # classes that were merged have several columns
+        for column in columns[values[row, columns] > EXCLUDED]:  # classes that were merged have several columns
             named.setdefault(learner.classes_[column], float(shares[row, column]))
             if len(named) == _NEAREST:
                 break

@@ -15,7 +15,7 @@ from evergraph.errors import InputError
 from evergraph.graph import ids as id_columns
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.features import SparseFeatures
-from evergraph.inputs.slice_context import Sight
+from evergraph.inputs.slice_context import SliceContext
 from evergraph.learning.task import Task
 from evergraph.workspace.change import counted
 from evergraph.workspace.communities import communities
@@ -95,9 +95,9 @@ def group_places(graph: EvolvingGraph, places: Iterable[int]) -> list[ReviewGrou
         of_time.setdefault(int(graph.times[place]), []).append(place)
     found: list[tuple[int, Group, tuple[tuple[str, ...], ...]]] = []
     for time in sorted(of_time, reverse=True):
-        sight = Sight(Task(graph, time, None), classes=())
-        first = sight.window.rows.start + sight.start
-        groups = find_groups(sight, np.array(of_time[time]) - first)
+        context = SliceContext(Task(graph, time, None), classes=())
+        first = context.window.rows.start + context.start
+        groups = find_groups(context, np.array(of_time[time]) - first)
         words = iter(_exemplar_words(graph, time, [id for group in groups for id in group.exemplars]))
         found += [(time, group, tuple(next(words) for _ in group.exemplars)) for group in groups]
     found.sort(key=lambda one: -len(one[1]))
@@ -168,7 +168,7 @@ class Group:
         return self.members[:_EXEMPLARS]
 
 
-def find_groups(sight: Sight, rows: ArrayLike) -> list[Group]:
+def find_groups(context: SliceContext, rows: ArrayLike) -> list[Group]:
     """Groups of two or more among some vertices of a slice, the largest first, of equally large ones the closest knit.
 
     Vertices are tied by edges and by what only few have in common: words, neighbours, or dense features of about the
@@ -177,7 +177,7 @@ def find_groups(sight: Sight, rows: ArrayLike) -> list[Group]:
 
     Parameters
     ----------
-    sight
+    context
         The slice, among the times before it.
     rows
         The vertices that were flagged, counted from the first of the slice.
@@ -188,15 +188,15 @@ def find_groups(sight: Sight, rows: ArrayLike) -> list[Group]:
     >>> from evergraph.learning.task import Task
     >>> texts = ["old news"] * 6 + ["deep net", "deep net", "deep learning net", "odd one"]
     >>> graph = EvolvingGraph.build({"id": list("abcdefghij"), "time": [1] * 6 + [2] * 4, "text": texts}, [["g", "i"]])
-    >>> find_groups(Sight(Task(graph, time=2, history=1), classes=()), [0, 1, 2, 3])
+    >>> find_groups(SliceContext(Task(graph, time=2, history=1), classes=()), [0, 1, 2, 3])
     [Group(members=('g', 'i', 'h'), terms=('deep', 'net'), edges=1)]
     """
-    rows = _checked(rows, len(sight))
+    rows = _checked(rows, len(context))
     if not len(rows):
         return []
-    ids = sight.window.ids[sight.start :]
+    ids = context.window.ids[context.start :]
     rows = rows[by_id(id_columns.take(ids, rows))]
-    ties = ties_among(sight, rows)
+    ties = ties_among(context, rows)
     of = communities(ties)
     entries = ties.tocoo()
     inside = of[entries.row] == of[entries.col]
@@ -208,8 +208,8 @@ def find_groups(sight: Sight, rows: ArrayLike) -> list[Group]:
     number[order] = np.arange(len(order))
     group = number[of]
     kept = np.flatnonzero(group >= 0)
-    terms = telling_words(sight, rows[kept], group[kept], _TERMS)
-    one, other = edges_among(sight, rows)
+    terms = telling_words(context, rows[kept], group[kept], _TERMS)
+    one, other = edges_among(context, rows)
     edges = np.bincount(group[one[(group[one] == group[other]) & (group[one] >= 0)]], minlength=len(order))
     central = kept[np.lexsort((kept, -knit[kept], group[kept]))]
     members = np.split(central, np.cumsum(sizes[order])[:-1]) if order else []
@@ -234,7 +234,9 @@ def _checked(rows: ArrayLike, n: int) -> NDArray[np.int64]:
 # --- words of a group ----------------------------------------------------------------------------------------------
 
 
-def telling_words(sight: Sight, rows: NDArray[np.int64], group: NDArray[np.int64], most: int) -> list[tuple[str, ...]]:
+def telling_words(
+    context: SliceContext, rows: NDArray[np.int64], group: NDArray[np.int64], most: int
+) -> list[tuple[str, ...]]:
     """For each group the words that its members have more often than all others that are seen, most telling first.
 
     Words are in the order of the logarithm of their odds ratio in its standard errors, with half a text added to each
@@ -242,7 +244,7 @@ def telling_words(sight: Sight, rows: NDArray[np.int64], group: NDArray[np.int64
 
     Parameters
     ----------
-    sight
+    context
         The slice, among the times before it: others are those of the slice and of the recent past.
     rows, group
         Vertices, counted from the first of the slice, and the number of each one's group, from 0.
@@ -255,19 +257,20 @@ def telling_words(sight: Sight, rows: NDArray[np.int64], group: NDArray[np.int64
     >>> from evergraph.learning.task import Task
     >>> texts = ["the old news"] * 8 + ["the new thing"] * 3
     >>> graph = EvolvingGraph.build({"id": list(range(11)), "time": [1] * 8 + [2] * 3, "text": texts})
-    >>> telling_words(Sight(Task(graph, time=2, history=1), classes=()), np.arange(3), np.zeros(3, np.int64), most=5)
+    >>> context = SliceContext(Task(graph, time=2, history=1), classes=())
+    >>> telling_words(context, np.arange(3), np.zeros(3, np.int64), most=5)
     [('new', 'thing')]
     """
     number = int(group.max()) + 1 if len(group) else 0
-    names, words, (older, new) = _names(sight), sight.words, sight.texts
-    members = sparse.csr_array((np.ones(len(rows)), (group, rows)), shape=(number, len(sight)))
-    counts = sparse.csr_array(members @ words[sight.start :])
+    names, words, (older, new) = _names(context), context.words, context.texts
+    members = sparse.csr_array((np.ones(len(rows)), (group, rows)), shape=(number, len(context)))
+    counts = sparse.csr_array(members @ words[context.start :])
     counts.sort_indices()
     sizes, total, found = np.bincount(group, minlength=number), older + new, []
     for row, size in enumerate(sizes):
         part = slice(counts.indptr[row], counts.indptr[row + 1])
         columns, inside = counts.indices[part], counts.data[part]
-        telling = _odds(inside, size, total[columns] - inside, len(sight.window) - size)
+        telling = _odds(inside, size, total[columns] - inside, len(context.window) - size)
         telling[inside < _SUPPORT] = 0
         order = np.argsort(-telling, kind="stable")[:most]  # of equally telling ones the first by name
         found.append(tuple(names[column] for column in columns[order[telling[order] >= _LEAST]]))
@@ -281,10 +284,10 @@ def _odds(inside: NDArray[np.float64], size: int, outside: NDArray[np.float64], 
     return ratio / np.sqrt(sum(1 / cell for cell in cells))
 
 
-def _names(sight: Sight) -> list[str]:
-    """The names of the columns of `Sight.words`."""
-    features = sight.task.graph.features
+def _names(context: SliceContext) -> list[str]:
+    """The names of the columns of `SliceContext.words`."""
+    features = context.task.graph.features
     if not isinstance(features, SparseFeatures):
         return []
-    used = np.unique(features.rows(sight.window.rows).matrix.indices)
+    used = np.unique(features.rows(context.window.rows).matrix.indices)
     return sorted(features.columns.take(used))

@@ -10,7 +10,7 @@ from evergraph.compiled import compiled, over_range, over_rows
 from evergraph.graph.features import DenseFeatures
 from evergraph.graph.ids import Ids
 from evergraph.inputs.similar import weighted
-from evergraph.inputs.slice_context import Sight
+from evergraph.inputs.slice_context import SliceContext
 
 __all__ = ["by_id", "edges_among", "ties_among"]
 
@@ -34,18 +34,18 @@ def by_id(ids: Ids) -> _Longs:
     return np.argsort(ids if isinstance(ids, np.ndarray) else np.array(ids.tolist(), object), kind="stable")
 
 
-def ties_among(sight: Sight, rows: _Longs) -> sparse.csr_array:
+def ties_among(context: SliceContext, rows: _Longs) -> sparse.csr_array:
     """In how many ways two of some vertices are tied: by an edge, and each as one of the five nearest to the other.
 
     Near are vertices with rare words in common, or rare neighbours, which may be older than the slice; where features
-    are dense, those at small angles in `Sight.vectors`. The nearest are those of the whole slice. A vertex that was
-    flagged by mistake is nearest to others of its class: unless many of them were flagged, too, it has few ties here,
-    where among the flagged ones alone something would be nearest to it in any case. Of equally near ones the first by
-    id count.
+    are dense, those at small angles in `SliceContext.vectors`. The nearest are those of the whole slice. A vertex that
+    was flagged by mistake is nearest to others of its class: unless many of them were flagged, too, it has few ties
+    here, where among the flagged ones alone something would be nearest to it in any case. Of equally near ones the
+    first by id count.
 
     Parameters
     ----------
-    sight
+    context
         The slice.
     rows
         Which vertices, counted from the first of the slice.
@@ -56,13 +56,13 @@ def ties_among(sight: Sight, rows: _Longs) -> sparse.csr_array:
     >>> from evergraph.learning.task import Task
     >>> texts = ["old", "same words", "same words", "others", "others"]
     >>> graph = EvolvingGraph.build({"id": [1, 2, 3, 4, 5], "time": [1, 2, 2, 2, 2], "text": texts}, [[2, 3]])
-    >>> ties_among(Sight(Task(graph, time=2, history=1), classes=()), np.array([0, 1, 3])).toarray().tolist()
+    >>> ties_among(SliceContext(Task(graph, time=2, history=1), classes=()), np.array([0, 1, 3])).toarray().tolist()
     [[0.0, 3.0, 0.0], [3.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
     """
-    place = np.full(len(sight), -1)
+    place = np.full(len(context), -1)
     place[rows] = np.arange(len(rows))
-    pairs = [edges_among(sight, rows)]
-    for near in _all_nearest(sight, rows):
+    pairs = [edges_among(context, rows)]
+    for near in _all_nearest(context, rows):
         others = np.where(near >= 0, place[near], -1).ravel()
         pairs.append((np.repeat(np.arange(len(rows)), near.shape[1])[others >= 0], others[others >= 0]))
     one, other = (np.concatenate(ends) for ends in zip(*pairs, strict=True))
@@ -70,41 +70,41 @@ def ties_among(sight: Sight, rows: _Longs) -> sparse.csr_array:
     return sparse.csr_array(found + found.T)
 
 
-def edges_among(sight: Sight, rows: _Longs) -> tuple[_Longs, _Longs]:
+def edges_among(context: SliceContext, rows: _Longs) -> tuple[_Longs, _Longs]:
     """The edges among some vertices of the slice, each once: both ends, as places among these vertices."""
-    place = np.full(len(sight), -1)
+    place = np.full(len(context), -1)
     place[rows] = np.arange(len(rows))
-    older, younger, _ = sight.window.links.ends()
-    inside = older >= sight.start
-    one, other = place[older[inside] - sight.start], place[younger[inside] - sight.start]
+    older, younger, _ = context.window.links.ends()
+    inside = older >= context.start
+    one, other = place[older[inside] - context.start], place[younger[inside] - context.start]
     both = (one >= 0) & (other >= 0)
     return one[both], other[both]
 
 
-def _all_nearest(sight: Sight, rows: _Longs) -> list[_Longs]:
+def _all_nearest(context: SliceContext, rows: _Longs) -> list[_Longs]:
     """The nearest of some vertices, by each thing that they may have in common."""
-    order = by_id(sight.window.ids[sight.start :])
-    if isinstance(sight.task.graph.features, DenseFeatures):
-        alike = _nearest_by_vectors(sight.vectors[sight.start :], rows, order)
+    order = by_id(context.window.ids[context.start :])
+    if isinstance(context.task.graph.features, DenseFeatures):
+        alike = _nearest_by_vectors(context.vectors[context.start :], rows, order)
     else:
-        alike = _nearest_by_columns(_words(sight), rows, order)
-    return [_nearest_by_columns(_neighbours(sight), rows, order), alike]
+        alike = _nearest_by_columns(_words(context), rows, order)
+    return [_nearest_by_columns(_neighbours(context), rows, order), alike]
 
 
-def _words(sight: Sight) -> sparse.csr_array:
+def _words(context: SliceContext) -> sparse.csr_array:
     """The words of the slice's vertices, weighed by how rare they are in all that is seen."""
-    older, new = sight.texts
-    return _telling(sparse.csr_array(sight.words[sight.start :]), older + new, new, len(sight.window))
+    older, new = context.texts
+    return _telling(sparse.csr_array(context.words[context.start :]), older + new, new, len(context.window))
 
 
-def _neighbours(sight: Sight) -> sparse.csr_array:
+def _neighbours(context: SliceContext) -> sparse.csr_array:
     """The neighbours of the slice's vertices, weighed by how few have them; columns in the order of ids."""
-    links, n = sight.window.links, len(sight.window)
+    links, n = context.window.links, len(context.window)
     ones = np.ones(len(links.indices), np.float32)
-    around = sparse.csr_array((ones, links.indices, links.indptr), shape=(n, n))[sight.start :]
-    around = sparse.csr_array(around[:, by_id(sight.window.ids)])
+    around = sparse.csr_array((ones, links.indices, links.indptr), shape=(n, n))[context.start :]
+    around = sparse.csr_array(around[:, by_id(context.window.ids)])
     new = np.bincount(around.indices, minlength=n)
-    return _telling(around, new, new, len(sight))
+    return _telling(around, new, new, len(context))
 
 
 def _telling(matrix: sparse.csr_array, texts: _Longs, new: _Longs, total: int) -> sparse.csr_array:

@@ -97,7 +97,7 @@ def update(change: Change, restart: str, on_step: OnStep | None) -> Outcome:
     task = next_task(change.graph, state.settings.history, state.retired)
     fresh = fresh_since(change.records, task.start)
     _refuse_nothing_new(state, task, fresh)
-    learner = change.learner()
+    learner = change.learner().rewound(task.time)  # the newest slices may have been taken back
     if restart == "auto":
         choice = choose_restart(change, learner, task)
     else:
@@ -155,8 +155,6 @@ def train(
             f"there is no label to learn from between {label(task.start)} and {label(task.time - 1)}",
             fix="give labels of these times, or make the workspace with a longer history",
         )
-    if learner.time_ is not None and learner.time_ > task.time:
-        learner.time_ = task.time  # the newest slices were taken back
     start = clock.perf_counter()
     learner.adapt(task, on_step)
     return ModelRecord(
@@ -291,8 +289,7 @@ def choose_restart(change: Change, learner: LifelongLearner, task: Task) -> Choi
     time, chosen, truth = slice_
     other = "cold" if restart == "warm" else "warm"
     lesson = next_task(then, state.settings.history, state.retired)
-    if alternative.time_ is not None:
-        alternative.time_ = min(alternative.time_, lesson.time)  # slices may have been taken back between the two
+    alternative = alternative.rewound(lesson.time)  # slices may have been taken back between the two
     alternative.set_params(restart=other).adapt(lesson)
     right: dict[str, NDArray[np.bool_]] = {}
     for arm, model in ((restart, learner), (other, alternative), ("skip", before)):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from evergraph.detect import Softmax
+from evergraph.detect import Decision, Softmax
 from evergraph.nn import Model
 from evergraph.nn.ops import linear
 
@@ -30,10 +30,8 @@ class Margin(Softmax):
 
     least: float = 0.2
 
-    def score(self, outputs, state):
+    def decide(self, outputs, state):
         probabilities = self.probabilities(outputs.logits)
         best = probabilities.topk(min(2, probabilities.shape[1]), 1).values
-        return 1 - (best[:, 0] - best[:, 1] if best.shape[1] > 1 else best[:, 0])
-
-    def reject(self, outputs, state):
-        return self.score(outputs, state) > 1 - self.least
+        score = 1 - (best[:, 0] - best[:, 1] if best.shape[1] > 1 else best[:, 0])
+        return Decision(score, score > 1 - self.least)

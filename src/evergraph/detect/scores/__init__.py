@@ -1,41 +1,28 @@
-"""Scores of how unseen a vertex's class is, with any trained model: training knows nothing of them."""
+"""Scores of how unseen a vertex's class is, computed after training."""
 
 from evergraph.detect.scores.base import Score
-from evergraph.detect.scores.bursting import Bursting
-from evergraph.detect.scores.crowding import Crowding
-from evergraph.detect.scores.energy import Energy
-from evergraph.detect.scores.entropy import Entropy
-from evergraph.detect.scores.mahalanobis import Mahalanobis
-from evergraph.detect.scores.max_logit import MaxLogit
-from evergraph.detect.scores.misfit import Misfit
-from evergraph.detect.scores.msp import MSP
-from evergraph.detect.scores.nearest import Nearest
-from evergraph.detect.scores.new_neighbours import NewNeighbours
-from evergraph.detect.scores.new_words import NewWords
-from evergraph.detect.scores.relative import Relative
-from evergraph.detect.scores.remote import Remote
-from evergraph.detect.scores.sentinel import Sentinel
-from evergraph.detect.scores.smoothed import Smoothed
-from evergraph.detect.scores.surplus import Surplus
-from evergraph.detect.scores.together import Together
+from evergraph.detect.scores.combined import Average, Propagated, Relative
+from evergraph.detect.scores.neighbours import KnownDistance, NewNeighbours, SliceDensity
+from evergraph.detect.scores.outputs import MSP, AuxiliaryModel, Energy, Entropy, Mahalanobis, MaxLogit, Nearest
+from evergraph.detect.scores.words import ClassLikelihood, ExcessWords, NewWords, WordGrowth
 
 __all__ = [
     "MSP",
-    "Bursting",
-    "Crowding",
+    "AuxiliaryModel",
+    "Average",
+    "ClassLikelihood",
     "Energy",
     "Entropy",
+    "ExcessWords",
+    "KnownDistance",
     "Mahalanobis",
     "MaxLogit",
-    "Misfit",
     "Nearest",
     "NewNeighbours",
     "NewWords",
+    "Propagated",
     "Relative",
-    "Remote",
     "Score",
-    "Sentinel",
-    "Smoothed",
-    "Surplus",
-    "Together",
+    "SliceDensity",
+    "WordGrowth",
 ]

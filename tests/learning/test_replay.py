@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,10 +16,21 @@ from torch import Tensor
 from evergraph import EvolvingGraph, LifelongLearner, names, tasks
 from evergraph.datasets import synthetic
 from evergraph.datasets.export import to_tables
-from evergraph.detect import DOC, GDOC, AutoDetector, Detector, IsoMax, Outputs, PostHoc, Softmax
+from evergraph.detect import (
+    DOC,
+    GDOC,
+    AutoDetector,
+    Decision,
+    Detector,
+    IsoMax,
+    Outputs,
+    PostHoc,
+    Requirements,
+    Softmax,
+)
 from evergraph.detect.base import UNLABELLED
-from evergraph.detect.scores import Relative, Smoothed, Together
-from evergraph.detect.scores.base import inner_state, outer_state
+from evergraph.detect.scores import Average, Propagated, Relative
+from evergraph.detect.scores.combined import inner_state, outer_state
 from evergraph.detect.thresholds import BackTest, Budget, Conformal, Fixed, Quantile, Threshold
 from evergraph.learning.task import Task
 from evergraph.nn import GraphSAGE
@@ -37,19 +49,25 @@ State = Mapping[str, Tensor]
 class Witness(Softmax):
     """Remembers all it is shown."""
 
-    def look_back(self, outputs: Outputs, targets: Tensor, before: State) -> State:
+    @property
+    def requires(self) -> Requirements:
+        return Requirements(observe=True)
+
+    def observe(self, outputs: Outputs, targets: Tensor, state: State) -> State:
         assert outputs.hidden is not None
         assert len(outputs) == len(outputs.hidden) == len(targets)
-        number = int(before.get("past.calls", torch.zeros(()))) + 1
+        number = int(state.get("past.calls", torch.zeros(()))) + 1
         kept = targets != UNLABELLED
         assert kept.any()
         seen = {f"past.{number}.logits": outputs.logits[kept], f"past.{number}.targets": targets[kept]}
-        return {**before, **seen, "past.calls": torch.tensor(number), "of the weights": torch.zeros(1)}
+        return {**state, **seen, "past.calls": torch.tensor(number), "of the weights": torch.zeros(1)}
 
 
 @dataclass(frozen=True)
-class Rehearsing(Witness):
-    rehearsals: ClassVar[int] = 3
+class Replaying(Witness):
+    @property
+    def requires(self) -> Requirements:
+        return Requirements(observe=True, replay=3)
 
 
 def learner(detector: Any = Witness(), **settings: Any) -> LifelongLearner:  # noqa: B008  # a value
@@ -68,7 +86,7 @@ def lived(of: LifelongLearner, given: list[Task]) -> list[tuple[Tensor, Tensor]]
 
 
 def seen_by(of: LifelongLearner) -> list[tuple[Tensor, Tensor]]:
-    state = of.detector_state_
+    state = of.detector_.state
     calls = int(state["past.calls"]) if "past.calls" in state else 0
     return [(state[f"past.{number}.logits"], state[f"past.{number}.targets"]) for number in range(1, calls + 1)]
 
@@ -90,16 +108,16 @@ def test_it_sees_what_was_said_when_it_was_decided(restart: Any, mode: Any, hist
 
 
 def test_weights_are_as_without_looking_back() -> None:
-    one, other, given = learner(Rehearsing()), learner(Softmax()), list(tasks(GRAPH, 2, first=FIRST))
+    one, other, given = learner(Replaying()), learner(Softmax()), list(tasks(GRAPH, 2, first=FIRST))
     assert same(lived(one, given), lived(other, given))
-    assert other.detector_state_ == {}
+    assert other.detector_.state == {}
 
 
 def test_a_cold_restart_keeps_what_was_decided_and_nothing_of_the_old_weights() -> None:
     one, two, *_ = tasks(GRAPH, 2, first=FIRST)
     cold = learner(restart="cold").adapt(one).adapt(two)
     assert len(seen_by(cold)) == 1
-    assert all(name.startswith("past.") for name in cold.detector_state_)
+    assert all(name.startswith("past.") for name in cold.detector_.state)
 
 
 def test_only_labels_that_were_released_are_seen() -> None:
@@ -112,7 +130,7 @@ def test_only_labels_that_were_released_are_seen() -> None:
 def test_nothing_of_the_future_is_seen() -> None:
     given = list(tasks(GRAPH, 2, first=FIRST))[:3]
     past = EvolvingGraph.build(*to_tables(GRAPH, last=given[-1].time))
-    one, other = learner(Rehearsing()), learner(Rehearsing())
+    one, other = learner(Replaying()), learner(Replaying())
     for task in given:
         one.adapt(task)
         other.adapt(replace(task, graph=past))
@@ -129,7 +147,7 @@ SMALL = synthetic(vertices=300, times=7, classes=4, new_classes=2, words=120, wo
 RULES: list[Threshold] = [Fixed(0.1), Quantile(0.1), Conformal(0.1), Budget(7), BackTest(0.1)]
 MADE: list[Detector] = [
     *(PostHoc(kind(), rule) for kind in SCORES.values() for rule in RULES),
-    PostHoc(Relative(Smoothed(Together(tuple(kind() for kind in SCORES.values()))))),
+    PostHoc(Relative(Propagated(Average(tuple(kind() for kind in SCORES.values()))))),
     AutoDetector(),
     AutoDetector(most=1.0),
 ]
@@ -139,31 +157,26 @@ MADE: list[Detector] = [
 class Everyone(Softmax):
     """Many detectors at once: they are trained alike, so one training serves all. It decides as one of them does."""
 
-    rehearsals: ClassVar[int] = PostHoc.rehearsals
-
     chosen: int = 0
 
     @property
-    def second(self) -> Detector:
-        return GDOC()  # whom some of them ask for
+    def requires(self) -> Requirements:
+        return reduce(Requirements.__or__, (one.requires for one in MADE))
 
-    def fit(self, outputs: Outputs, targets: Tensor, before: State) -> State:
-        return self._each(lambda one, state: one.fit(outputs, targets, state), before)
+    def fit(self, outputs: Outputs, targets: Tensor, state: State) -> State:
+        return self._each(lambda one, own: one.fit(outputs, targets, own), state)
 
-    def look_back(self, outputs: Outputs, targets: Tensor, before: State) -> State:
-        return self._each(lambda one, state: one.look_back(outputs, targets, state), before)
+    def observe(self, outputs: Outputs, targets: Tensor, state: State) -> State:
+        return self._each(lambda one, own: one.observe(outputs, targets, own), state)
 
-    def _each(self, call: Callable[[Detector, State], State], before: State) -> State:
+    def _each(self, call: Callable[[Detector, State], State], state: State) -> State:
         found: dict[str, Tensor] = {}
         for number, one in enumerate(MADE):
-            found |= outer_state(call(one, inner_state(before, str(number))), str(number))
+            found |= outer_state(call(one, inner_state(state, str(number))), str(number))
         return found
 
-    def score(self, outputs: Outputs, state: State) -> Tensor:
-        return MADE[self.chosen].score(outputs, inner_state(state, str(self.chosen)))
-
-    def reject(self, outputs: Outputs, state: State) -> Tensor:
-        return MADE[self.chosen].reject(outputs, inner_state(state, str(self.chosen)))
+    def decide(self, outputs: Outputs, state: State) -> Decision:
+        return MADE[self.chosen].decide(outputs, inner_state(state, str(self.chosen)))
 
 
 def decided(graph: EvolvingGraph, detector: Detector, others: list[Detector] | None = None, **how: Any) -> list[Any]:
@@ -193,7 +206,7 @@ def alike(one: list[Any], other: list[Any]) -> None:
         assert list(a.ids) == list(b.ids)
         assert a.known == b.known
         assert a.classes.tolist() == b.classes.tolist()
-        for name in ("score", "rejected", "probability"):
+        for name in ("score", "flagged", "probability"):
             np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
 
 
@@ -221,26 +234,26 @@ def test_another_future_moves_no_decision_of_any_score_with_any_threshold(rate: 
     expected = decided(graphs.pop("as it is"), Everyone(), many, label_rate=rate)
     for graph in graphs.values():
         alike(expected, decided(graph, Everyone(), many, label_rate=rate))
-    rejected = [decisions.rejected.any() for decisions in expected]
-    assert np.mean(rejected) > 0.5  # they do decide
+    flagged = [decisions.flagged.any() for decisions in expected]
+    assert np.mean(flagged) > 0.5  # they do decide
     # And they decide as each does alone.
     alone = decided(other_futures()["as it is"], AutoDetector(), label_rate=rate)
     alike(alone, expected[MADE.index(AutoDetector()) :: len(MADE)])
 
 
-def test_a_rehearsal_is_a_life_before_the_first_task() -> None:
+def test_a_replay_is_a_life_before_the_first_task() -> None:
     (first, *_) = tasks(GRAPH, 2, first=FIRST)
     before = list(tasks(GRAPH, 2, first=FIRST - 3))[:3]
     twin = learner()
     said = lived(twin, before)
-    assert same(seen_by(learner(Rehearsing()).adapt(first)), said)
+    assert same(seen_by(learner(Replaying()).adapt(first)), said)
 
 
-def test_where_there_is_no_past_to_rehearse_there_is_none() -> None:
+def test_where_there_is_no_past_to_replay_there_is_none() -> None:
     (first, *_) = tasks(GRAPH, 2, first=1)
-    assert seen_by(learner(Rehearsing()).adapt(first)) == []
+    assert seen_by(learner(Replaying()).adapt(first)) == []
     (second, *_) = tasks(GRAPH, 2, first=2)
-    assert len(seen_by(learner(Rehearsing()).adapt(second))) == 1
+    assert len(seen_by(learner(Replaying()).adapt(second))) == 1
 
 
 def test_a_learner_from_disk_has_its_past(tmp_path: Path) -> None:

@@ -13,19 +13,18 @@ from torch import Tensor
 
 from evergraph import InputError, LifelongLearner, Workspace
 from evergraph.datasets import synthetic
-from evergraph.detect import DOC, GDOC, Detector, Outputs, PostHoc, Softmax, check_detector
+from evergraph.detect import DOC, GDOC, Decision, Detector, Outputs, PostHoc, Requirements, Softmax, check_detector
 from evergraph.detect.auto import AutoDetector
-from evergraph.detect.scores import Energy, MaxLogit, Relative, Score, Sentinel, Smoothed, Together
+from evergraph.detect.scores import AuxiliaryModel, Average, Energy, MaxLogit, Propagated, Relative, Score
 from evergraph.detect.thresholds import Fixed
 from evergraph.learning.task import Task, tasks
 from evergraph.names import described, rebuilt
 from evergraph.nn import Custom, GraphSAGE, GraphSAINT, MostFrequent
-from evergraph.workspace import decisions as deciding
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 GRAPH = synthetic(vertices=300, times=7, classes=4, new_classes=2, words=120, words_per_vertex=5, seed=3)
-WATCHED = PostHoc(Sentinel())
+WATCHED = PostHoc(AuxiliaryModel())
 
 
 def learner(detector: Detector | None, **how: Any) -> LifelongLearner:
@@ -56,14 +55,14 @@ def test_both_are_the_models_that_each_would_be_alone(restart: Any, lr: float | 
     for one in (both, first, second):
         (*_, last) = lived(one, label_rate=rate)
     alike(both.weights_, first.weights_)
-    alike(both.second_weights_, second.weights_)
-    assert (both.lr_, both.second_lr_) == (first.lr_, second.lr_)
+    alike(both.auxiliary_weights_, second.weights_)
+    assert (both.lr_, both.auxiliary_lr_) == (first.lr_, second.lr_)
     if lr is not None:
-        assert not all(torch.equal(both.weights_[name], both.second_weights_[name]) for name in both.weights_)  # type: ignore[index]
+        assert not all(torch.equal(both.weights_[name], both.auxiliary_weights_[name]) for name in both.weights_)  # type: ignore[index]
     said = both.outputs(last)
     assert torch.equal(said.logits, first.outputs(last).logits)
-    assert said.second is not None
-    assert torch.equal(said.second, second.outputs(last).logits)
+    assert said.auxiliary_logits is not None
+    assert torch.equal(said.auxiliary_logits, second.outputs(last).logits)
     assert both.predict(last).best.tolist() == first.predict(last).best.tolist()
 
 
@@ -71,36 +70,38 @@ def test_without_a_word_from_the_detector_there_is_no_second_model() -> None:
     for detector in (None, Softmax(), GDOC(), PostHoc(Energy())):
         one = learner(detector)
         (*_, last) = lived(one)
-        assert one.second_weights_ is None
-        assert one.second_lr_ is None
-        assert one.outputs(last).second is None
+        assert one.auxiliary_weights_ is None
+        assert one.auxiliary_lr_ is None
+        assert one.outputs(last).auxiliary_logits is None
 
 
-def test_a_fit_and_a_look_back_are_given_what_it_says() -> None:
+def test_a_fit_and_a_observe_are_given_what_it_says() -> None:
     seen: list[tuple[str, Outputs]] = []
 
     @dataclass(frozen=True)
     class Listening(Softmax):
         @property
-        def second(self) -> Detector:
-            return GDOC()
+        def requires(self) -> Requirements:
+            return Requirements(observe=True, auxiliary=GDOC())
 
         def fit(self, outputs: Outputs, targets: Tensor, before: Any) -> Any:
             seen.append(("fit", outputs))
             return super().fit(outputs, targets, before)
 
-        def look_back(self, outputs: Outputs, targets: Tensor, before: Any) -> Any:
-            seen.append(("look_back", outputs))
-            return super().look_back(outputs, targets, before)
+        def observe(self, outputs: Outputs, targets: Tensor, before: Any) -> Any:
+            seen.append(("observe", outputs))
+            return super().observe(outputs, targets, before)
 
     one, other = learner(Listening()), learner(GDOC())
     (first, second) = (task for task in tasks(GRAPH, 2, first=3) if task.time <= 4)
     one.adapt(first)
     decided = other.adapt(first).outputs(first).logits
     one.adapt(second)
-    assert [what for what, _ in seen] == ["fit", "look_back", "fit"]
-    assert all(outputs.second is not None and len(outputs.second) == len(outputs) for _, outputs in seen)
-    assert torch.equal(seen[1][1].second, decided)  # type: ignore[arg-type]  # before either has learnt on
+    assert [what for what, _ in seen] == ["fit", "observe", "fit"]
+    assert all(
+        outputs.auxiliary_logits is not None and len(outputs.auxiliary_logits) == len(outputs) for _, outputs in seen
+    )
+    assert torch.equal(seen[1][1].auxiliary_logits, decided)  # type: ignore[arg-type]  # before either has learnt on
 
 
 def test_a_second_model_is_saved_and_goes_on(tmp_path: Path) -> None:
@@ -112,9 +113,9 @@ def test_a_second_model_is_saved_and_goes_on(tmp_path: Path) -> None:
             cut.save(tmp_path / "learner")
             cut = LifelongLearner.load(tmp_path / "learner")
     alike(whole.weights_, cut.weights_)
-    alike(whole.second_weights_, cut.second_weights_)
-    alike(whole.detector_state_, cut.detector_state_)
-    assert (whole.lr_, whole.second_lr_) == (cut.lr_, cut.second_lr_)
+    alike(whole.auxiliary_weights_, cut.auxiliary_weights_)
+    alike(whole.detector_.state, cut.detector_.state)
+    assert (whole.lr_, whole.auxiliary_lr_) == (cut.lr_, cut.auxiliary_lr_)
 
 
 def test_what_fails_or_is_interrupted_in_the_second_training_leaves_all_as_it_was() -> None:
@@ -138,8 +139,8 @@ def test_what_fails_or_is_interrupted_in_the_second_training_leaves_all_as_it_wa
 
 def _held(one: LifelongLearner) -> list[Any]:
     return [
-        *(one.weights_, one.second_weights_, one.detector_state_),
-        *(one.tasks_, one.time_, one.lr_, one.second_lr_, one.losses_, one.classes_),
+        *(one.weights_, one.auxiliary_weights_, one.detector_.state),
+        *(one.tasks_, one.time_, one.lr_, one.auxiliary_lr_, one.losses_, one.classes_),
     ]
 
 
@@ -149,11 +150,11 @@ def test_what_was_interrupted_leaves_no_learning_rate_behind() -> None:
     long, short = next(iter(tasks(GRAPH, "full", first=3))), next(iter(tasks(GRAPH, 1, first=3)))
     with pytest.raises(KeyboardInterrupt):
         one.adapt(long, _interrupt)
-    rates = [(each.adapt(short).lr_, each.second_lr_) for each in (one, untouched)]
+    rates = [(each.adapt(short).lr_, each.auxiliary_lr_) for each in (one, untouched)]
     assert rates[0] == rates[1]
     with pytest.raises(InputError, match="there is no restart 'nonsense'"):
         one.set_params(restart="nonsense")
-    again = [(each.adapt(long).lr_, each.second_lr_) for each in (one, untouched)]
+    again = [(each.adapt(long).lr_, each.auxiliary_lr_) for each in (one, untouched)]
     assert again == rates
 
 
@@ -175,10 +176,10 @@ def test_a_detector_that_comes_later_starts_its_second_model_then() -> None:
     for name in ("tasks_", "classes_", "vocabulary_"):  # which its draws go by
         setattr(fresh, name, getattr(one, name))
     one.set_params(detector=Careless()).adapt(task)  # there is nothing to look back at with it yet
-    alike(one.second_weights_, fresh.adapt(task).weights_)
+    alike(one.auxiliary_weights_, fresh.adapt(task).weights_)
     later = next(task for task in tasks(GRAPH, 2, first=3) if task.time == 5)
-    assert "past.seen" in one.adapt(later).detector_state_
-    assert one.set_params(detector=Softmax()).adapt(later).second_weights_ is None
+    assert "past.seen" in one.adapt(later).detector_.state
+    assert one.set_params(detector=Softmax()).adapt(later).auxiliary_weights_ is None
 
 
 @dataclass(frozen=True)
@@ -186,18 +187,18 @@ class Careless(Softmax):
     """Takes it that the second model is there when it looks back."""
 
     @property
-    def second(self) -> Detector:
-        return GDOC()
+    def requires(self) -> Requirements:
+        return Requirements(observe=True, auxiliary=GDOC())
 
-    def look_back(self, outputs: Outputs, targets: Tensor, before: Any) -> Any:  # noqa: ARG002
-        assert outputs.second is not None
-        return {**before, "past.seen": outputs.second.mean()}
+    def observe(self, outputs: Outputs, targets: Tensor, before: Any) -> Any:  # noqa: ARG002
+        assert outputs.auxiliary_logits is not None
+        return {**before, "past.seen": outputs.auxiliary_logits.mean()}
 
 
 def test_who_asks_for_another_model_cannot_decide() -> None:
     one = learner(PostHoc(Energy()))
     (*_, last) = lived(one)
-    with pytest.raises(InputError, match="PostHoc asks for a second model, which was not trained"):
+    with pytest.raises(InputError, match="PostHoc requires an auxiliary model, which was not trained"):
         one.predict(last, WATCHED)
     assert len(one.predict(last, PostHoc(MaxLogit())))
 
@@ -208,13 +209,13 @@ def test_a_learner_saved_without_a_second_model_gets_one(tmp_path: Path) -> None
     one.save(tmp_path / "learner")
     task = next(task for task in tasks(GRAPH, 2, first=3) if task.time == 4)
     loaded = LifelongLearner.load(tmp_path / "learner", detector=WATCHED)
-    assert loaded.second_weights_ is None
-    assert loaded.predict(task).rejected.sum() == 0
-    assert loaded.adapt(task).second_weights_ is not None
+    assert loaded.auxiliary_weights_ is None
+    assert loaded.predict(task).flagged.sum() == 0
+    assert loaded.adapt(task).auxiliary_weights_ is not None
     loaded.save(tmp_path / "learner")
     less = LifelongLearner.load(tmp_path / "learner", detector=PostHoc(Energy()))
-    alike(less.second_weights_, loaded.second_weights_)
-    assert less.adapt(task).second_weights_ is None
+    alike(less.auxiliary_weights_, loaded.auxiliary_weights_)
+    assert less.adapt(task).auxiliary_weights_ is None
 
 
 def test_a_file_of_an_older_auto_is_refused() -> None:
@@ -232,7 +233,7 @@ def test_models_of_other_kinds_share_nothing(kind: str) -> None:
     for one in (both, first, second):
         lived(one)
     alike(both.weights_, first.weights_)
-    alike(both.second_weights_, second.weights_)
+    alike(both.auxiliary_weights_, second.weights_)
 
 
 class Normed(torch.nn.Module):
@@ -248,25 +249,30 @@ class Normed(torch.nn.Module):
 
 def test_a_retired_class_is_hidden_from_both(tmp_path: Path) -> None:
     workspace = Workspace.create(
-        tmp_path / "ws", GRAPH, model=GraphSAGE(hidden=8), detector=PostHoc(Sentinel(), Fixed(0.0)), steps=30, lr=0.05
+        tmp_path / "ws",
+        GRAPH,
+        model=GraphSAGE(hidden=8),
+        detector=PostHoc(AuxiliaryModel(), Fixed(0.0)),
+        steps=30,
+        lr=0.05,
     )
     name = workspace.learner().classes_[0]
     task = Task(GRAPH, GRAPH.last_time, 2)
     said = workspace.learner().outputs(task)
-    hidden = deciding._without(workspace.learner(), said, {name})
-    assert hidden.second is not None
-    assert said.second is not None
-    assert (hidden.second[:, 0] < -1e3).all()
+    hidden = workspace.learner().without_classes({name}).outputs(task)
+    assert hidden.auxiliary_logits is not None
+    assert said.auxiliary_logits is not None
+    assert (hidden.auxiliary_logits[:, 0] < -1e3).all()
     assert (hidden.logits[:, 0] < -1e3).all()
-    assert torch.equal(hidden.second[:, 1:], said.second[:, 1:])
+    assert torch.equal(hidden.auxiliary_logits[:, 1:], said.auxiliary_logits[:, 1:])
 
 
 def test_models_without_training_have_two_alike() -> None:
     one = LifelongLearner(MostFrequent(), WATCHED)
     (*_, last) = lived(one)
     said = one.outputs(last)
-    assert torch.equal(said.logits, said.second)  # type: ignore[arg-type]
-    assert one.predict(last).rejected.sum() == 0
+    assert torch.equal(said.logits, said.auxiliary_logits)  # type: ignore[arg-type]
+    assert one.predict(last).flagged.sum() == 0
 
 
 # --- the score -------------------------------------------------------------------------------------------------------
@@ -277,32 +283,34 @@ class OfDoc(Score):
     """Asks for another second model."""
 
     @property
-    def second(self) -> Detector:
-        return DOC()
+    def requires(self) -> Requirements:
+        return Requirements(auxiliary=DOC())
 
     def of(self, outputs: Outputs, state: Any) -> Tensor:  # noqa: ARG002
         return outputs.logits.double().amax(1)
 
 
 def test_scores_made_of_others_ask_for_what_these_do() -> None:
-    inner = Together((Energy(), Sentinel(), MaxLogit()))
-    for score in (Sentinel(), Relative(Sentinel()), Smoothed(inner), inner):
-        assert score.second == PostHoc(score).second == AutoDetector().second == GDOC()
-    assert Together((Energy(), MaxLogit())).second is None
-    with pytest.raises(InputError, match="the scores ask for different second models"):
-        Together((Sentinel(), OfDoc()))
+    inner = Average((Energy(), AuxiliaryModel(), MaxLogit()))
+    for score in (AuxiliaryModel(), Relative(AuxiliaryModel()), Propagated(inner), inner):
+        assert (
+            score.requires.auxiliary == PostHoc(score).requires.auxiliary == AutoDetector().requires.auxiliary == GDOC()
+        )
+    assert Average((Energy(), MaxLogit())).requires.auxiliary is None
+    with pytest.raises(InputError, match="the scores require different auxiliary models"):
+        Average((AuxiliaryModel(), OfDoc()))
 
 
 def test_the_sentinel_is_silent_where_there_is_no_second_model() -> None:
-    outputs = Outputs(torch.randn(5, 3), second=torch.randn(5, 3))
-    assert torch.equal(Sentinel().of(outputs, {}), -outputs.second.double().amax(1))  # type: ignore[union-attr]
-    alone = replace(outputs, second=None)
-    assert torch.equal(Sentinel().of(alone, {}), torch.zeros(5, dtype=torch.float64))
-    both = Together((MaxLogit(), Sentinel()))
-    assert torch.allclose(both.of(alone, {}), Together((MaxLogit(),)).of(alone, {}) / 2)
+    outputs = Outputs(torch.randn(5, 3), auxiliary_logits=torch.randn(5, 3))
+    assert torch.equal(AuxiliaryModel().compute(outputs, {}), -outputs.auxiliary_logits.double().amax(1))  # type: ignore[union-attr]
+    alone = replace(outputs, auxiliary_logits=None)
+    assert torch.equal(AuxiliaryModel().compute(alone, {}), torch.zeros(5, dtype=torch.float64))
+    both = Average((MaxLogit(), AuxiliaryModel()))
+    assert torch.allclose(both.compute(alone, {}), Average((MaxLogit(),)).of(alone, {}) / 2)
 
 
-@pytest.mark.parametrize("detector", [WATCHED, PostHoc(Relative(Sentinel())), AutoDetector()])
+@pytest.mark.parametrize("detector", [WATCHED, PostHoc(Relative(AuxiliaryModel())), AutoDetector()])
 def test_detectors_with_a_second_model_keep_the_contract(detector: Detector) -> None:
     check_detector(detector)
 
@@ -310,9 +318,9 @@ def test_detectors_with_a_second_model_keep_the_contract(detector: Detector) -> 
 def test_the_contract_gives_no_second_model_to_whom_did_not_ask() -> None:
     @dataclass(frozen=True)
     class Greedy(Softmax):
-        def score(self, outputs: Outputs, state: Any) -> Tensor:  # noqa: ARG002
-            assert outputs.second is not None, "nothing to read"
-            return -outputs.second.double().amax(1)
+        def decide(self, outputs: Outputs, state: Any) -> Decision:
+            assert outputs.auxiliary_logits is not None, "nothing to read"
+            return super().decide(outputs, state)._replace(score=-outputs.auxiliary_logits.double().amax(1))
 
     with pytest.raises(AssertionError, match="nothing to read"):
         check_detector(Greedy())
@@ -323,10 +331,10 @@ def test_the_contract_looks_at_the_second_too(second: Any) -> None:
     @dataclass(frozen=True)
     class Odd(Softmax):
         @property
-        def second(self) -> Any:
-            return second
+        def requires(self) -> Any:
+            return Requirements(auxiliary=second)
 
-    with pytest.raises(AssertionError, match="second must"):
+    with pytest.raises(AssertionError, match=r"auxiliary (must|model must)"):
         check_detector(Odd())
 
 
@@ -334,15 +342,13 @@ def test_the_contract_catches_whoever_goes_by_the_number_of_a_class() -> None:
     @dataclass(frozen=True)
     class First(Softmax):
         @property
-        def second(self) -> Detector:
-            return GDOC()
+        def requires(self) -> Requirements:
+            return Requirements(auxiliary=GDOC())
 
-        def score(self, outputs: Outputs, state: Any) -> Tensor:
-            assert outputs.second is not None
-            return super().score(outputs, state) - 1e-3 * outputs.second[:, 0].double()
-
-        def reject(self, outputs: Outputs, state: Any) -> Tensor:
-            return self.score(outputs, state) > 2
+        def decide(self, outputs: Outputs, state: Any) -> Decision:
+            assert outputs.auxiliary_logits is not None
+            score = super().decide(outputs, state).score - 1e-3 * outputs.auxiliary_logits[:, 0].double()
+            return Decision(score, score > 2)
 
     with pytest.raises(AssertionError, match="must not depend on the order of the classes"):
         check_detector(First())
@@ -353,7 +359,7 @@ def test_some_of_the_vertices() -> None:
     rows = torch.tensor([3, 1])
     some = whole[rows]
     assert len(some) == 2
-    for name in ("logits", "hidden", "second"):
+    for name in ("logits", "hidden", "auxiliary_logits"):
         assert torch.equal(getattr(some, name), getattr(whole, name)[rows])
     bare = Outputs(whole.logits)[1:3]
-    assert (len(bare), bare.hidden, bare.second) == (2, None, None)
+    assert (len(bare), bare.hidden, bare.auxiliary_logits) == (2, None, None)

@@ -21,24 +21,24 @@ from evergraph.detect.auto import SIGNALS
 from evergraph.detect.base import PAST, State
 from evergraph.detect.post_hoc import PostHoc
 from evergraph.detect.scores import (
-    Bursting,
-    Crowding,
+    Average,
+    ClassLikelihood,
     Energy,
+    ExcessWords,
+    KnownDistance,
     Mahalanobis,
     MaxLogit,
-    Misfit,
     NewNeighbours,
     NewWords,
+    Propagated,
     Relative,
-    Remote,
     Score,
-    Smoothed,
-    Surplus,
-    Together,
+    SliceDensity,
+    WordGrowth,
 )
-from evergraph.detect.scores.base import inner_state, outer_state
+from evergraph.detect.scores.combined import inner_state, outer_state
 from evergraph.detect.thresholds import BackTest, Quantile
-from evergraph.inputs.slice_context import Sight
+from evergraph.inputs.slice_context import SliceContext
 from evergraph.learning.task import Task
 from evergraph.nn import GraphSAGE
 
@@ -46,7 +46,15 @@ SCORES = {name: names.load("score", name) for name in names.SCORES}
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-OF_GRAPHS: list[Score] = [NewWords(), Bursting(), Surplus(), Misfit(), NewNeighbours(), Remote(), Crowding()]
+OF_GRAPHS: list[Score] = [
+    NewWords(),
+    WordGrowth(),
+    ExcessWords(),
+    ClassLikelihood(),
+    NewNeighbours(),
+    KnownDistance(),
+    SliceDensity(),
+]
 CLASSES = ("red", "blue", "green")  # "grey" has labels, too, but is not known; "green" had none of late
 
 
@@ -78,8 +86,8 @@ class World:
         return [*self.older, *self.new]
 
     @property
-    def sight(self) -> Sight:
-        return Sight(self.task, CLASSES)
+    def context(self) -> SliceContext:
+        return SliceContext(self.task, CLASSES)
 
     def labelled(self, name: str) -> list[Vertex]:
         return [vertex for vertex in self.older if vertex.label == name]
@@ -88,7 +96,7 @@ class World:
         logits = torch.randn(len(self.new), 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
         logits[1] = 0.0  # any class
         logits[2, 0] = logits[2, 1] = logits[2].max()  # one of two, or of all
-        return Outputs(logits, sight=self.sight)
+        return Outputs(logits, context=self.context)
 
 
 def a_world(seed: int = 0, text: bool = True) -> World:
@@ -241,12 +249,12 @@ def crowding(world: World, outputs: Outputs) -> list[float]:
 
 SLOW: dict[Score, Callable[[World, Outputs], list[float]]] = {
     NewWords(): new_words,
-    Bursting(): bursting,
-    Surplus(): surplus,
-    Misfit(): misfit,
+    WordGrowth(): bursting,
+    ExcessWords(): surplus,
+    ClassLikelihood(): misfit,
     NewNeighbours(): new_neighbours,
-    Remote(): remote,
-    Crowding(): crowding,
+    KnownDistance(): remote,
+    SliceDensity(): crowding,
 }
 
 
@@ -261,7 +269,7 @@ def test_scores_are_those_of_their_formulas(score: Score, seed: int) -> None:
     expected = np.array(SLOW[score](world, outputs))
     without = np.isnan(expected)
     expected[without] = expected[~without].mean()  # of whom nothing is to be seen, the mean of the others
-    found = score.of(outputs, {})
+    found = score.compute(outputs, {})
     assert found.dtype == torch.float64
     np.testing.assert_allclose(found, expected, atol=1e-9)
     assert len(set(found.tolist())) >= 5
@@ -274,7 +282,7 @@ def test_scores_are_those_of_their_formulas(score: Score, seed: int) -> None:
 @pytest.mark.parametrize("score", OF_GRAPHS, ids=repr)
 def test_without_words_scores_of_words_say_nothing_and_others_do(score: Score) -> None:
     world = a_world(text=False)
-    found = score.of(world.outputs(), {})
+    found = score.compute(world.outputs(), {})
     if score in OF_GRAPHS[:4]:
         assert found.tolist() == [0] * len(world.new)
     else:
@@ -293,23 +301,29 @@ def test_scores_are_finite_wherever_there_is_little(score: Score, features: str,
     graph = EvolvingGraph.build(rows, [(0, 1), (2, 3), (4, 5)], **more)
     for time in (0, 2, 3, 5, 9, 10):  # nothing is older, one vertex, nobody, only the slice, after the last
         task = Task(graph, time, 1)
-        outputs = Outputs(torch.zeros(len(task.test_ids), len(classes)), sight=Sight(task, classes))
-        for one in (score, Smoothed(score), Together((score,)), Relative(score), Smoothed(Together((score, Energy())))):
+        outputs = Outputs(torch.zeros(len(task.test_ids), len(classes)), context=SliceContext(task, classes))
+        for one in (
+            score,
+            Propagated(score),
+            Average((score,)),
+            Relative(score),
+            Propagated(Average((score, Energy()))),
+        ):
             state = one.fit(Outputs(torch.zeros(3, len(classes))), torch.zeros(3, dtype=torch.int64), {})
-            found = one.of(outputs, state)
+            found = one.compute(outputs, state)
             assert found.shape == (len(task.test_ids),)
             assert found.dtype == torch.float64
             assert found.isfinite().all()
-            kept = one.look_back(outputs, torch.full((len(outputs),), -1), state)
-            assert one.of(outputs, {**state, **kept}).isfinite().all()
+            kept = one.observe(outputs, torch.full((len(outputs),), -1), state)
+            assert one.compute(outputs, {**state, **kept}).isfinite().all()
 
 
 @pytest.mark.parametrize("score", OF_GRAPHS, ids=repr)
 def test_without_a_graph_all_are_alike(score: Score) -> None:
     outputs = a_world().outputs()
-    assert score.of(replace(outputs, sight=None), {}).tolist() == [0] * len(outputs)
+    assert score.compute(replace(outputs, context=None), {}).tolist() == [0] * len(outputs)
     assert score.fit(outputs, torch.zeros(len(outputs), dtype=torch.int64), {}) == {}
-    assert score.look_back(outputs, torch.zeros(len(outputs), dtype=torch.int64), {}) == {}
+    assert score.observe(outputs, torch.zeros(len(outputs), dtype=torch.int64), {}) == {}
 
 
 def test_a_class_that_merely_grows_bursts_but_is_no_surplus() -> None:
@@ -318,8 +332,8 @@ def test_a_class_that_merely_grows_bursts_but_is_no_surplus() -> None:
     labels = ["red"] * 10 + ["blue"] * 10 + [None] * 23
     graph = EvolvingGraph.build({"id": range(43), "time": [0] * 20 + [1] * 23, "label": labels, "text": old + new})
     logits = torch.tensor([[9.0, 0.0]] * 20 + [[0.1, 0.0]] * 3)
-    outputs = Outputs(logits, sight=Sight(Task(graph, 1, 1), ("red", "blue")))
-    burst, more = Bursting().of(outputs, {}), Surplus().of(outputs, {})
+    outputs = Outputs(logits, context=SliceContext(Task(graph, 1, 1), ("red", "blue")))
+    burst, more = WordGrowth().compute(outputs, {}), ExcessWords().compute(outputs, {})
     assert burst[0] > 0.45
     assert abs(more[0]) < 0.35
     assert more[-1] > 1.5
@@ -348,8 +362,8 @@ def with_values(world: World, seed: int = 0) -> Outputs:
 def test_smoothing_is_that_of_the_formula(text: bool, weight: float, rounds: int) -> None:
     world = a_world(text=text)
     outputs = with_values(world)
-    own = Given().of(outputs, {}).tolist()
-    kin = world.sight.kin.toarray()
+    own = Given().compute(outputs, {}).tolist()
+    kin = world.context.similar.toarray()
     found = list(own)
     for _ in range(rounds):
         before = list(found)
@@ -358,7 +372,7 @@ def test_smoothing_is_that_of_the_formula(text: bool, weight: float, rounds: int
             if ties:
                 around = sum(kin[i][j] * before[j] for j in range(len(own))) / ties
                 found[i] = (1 - weight) * own[i] + weight * around
-    np.testing.assert_allclose(Smoothed(Given(), weight, rounds).of(outputs, {}), found, atol=1e-12)
+    np.testing.assert_allclose(Propagated(Given(), weight, rounds).compute(outputs, {}), found, atol=1e-12)
     alone = kin.sum(1) == 0
     if text:
         assert alone.any()  # without words and neighbours
@@ -368,7 +382,7 @@ def test_smoothing_is_that_of_the_formula(text: bool, weight: float, rounds: int
 def test_who_has_no_kin_keeps_its_score_to_the_last_bit() -> None:
     world = a_world()
     outputs = with_values(world)
-    found, own = Smoothed(Given()).of(outputs, {}), Given().of(outputs, {})
+    found, own = Propagated(Given()).compute(outputs, {}), Given().compute(outputs, {})
     late = {v.name for v in world.new}
     alone = [not v.words and not v.neighbours & late for v in world.new]
     assert any(alone)
@@ -381,11 +395,11 @@ def test_smoothing_keeps_what_is_everywhere_the_same_and_stays_between_the_extre
     world = a_world(1)
     outputs = with_values(world)
     flat = replace(outputs, hidden=torch.full_like(outputs.logits, 3.0))
-    np.testing.assert_allclose(Smoothed(Given()).of(flat, {}), 3.0, atol=1e-12)
-    found, own = Smoothed(Given(), 1.0, 9).of(outputs, {}), Given().of(outputs, {})
+    np.testing.assert_allclose(Propagated(Given()).compute(flat, {}), 3.0, atol=1e-12)
+    found, own = Propagated(Given(), 1.0, 9).compute(outputs, {}), Given().compute(outputs, {})
     assert own.min() <= found.min()
     assert found.max() <= own.max()
-    assert torch.equal(Smoothed(Given()).of(replace(outputs, sight=None), {}), own)
+    assert torch.equal(Propagated(Given()).compute(replace(outputs, context=None), {}), own)
 
 
 # --- together --------------------------------------------------------------------------------------------------------
@@ -393,69 +407,71 @@ def test_smoothing_keeps_what_is_everywhere_the_same_and_stays_between_the_extre
 
 def test_levels_of_several_slices_are_those_of_numpy() -> None:
     """Each slice counts alike; within it only vertices of known classes whose labels have come."""
-    scores, counts = (Given(), Bursting(), NewNeighbours(), MaxLogit()), (1, 1e39, 0.1, 3e38)
-    both, state = Together(scores, counts), {}
+    scores, counts = (Given(), WordGrowth(), NewNeighbours(), MaxLogit()), (1, 1e39, 0.1, 3e38)
+    both, state = Average(scores, counts), {}
     means, variances = [], []
     for seed in range(4):
         world = a_world(seed)
         outputs = with_values(world, seed)
         targets = torch.from_numpy(np.random.default_rng(seed).integers(-2, 3, len(outputs)))
-        raw = np.stack([score.of(outputs, {}).numpy() for score in scores], 1)
+        raw = np.stack([score.compute(outputs, {}).numpy() for score in scores], 1)
         if seed == 0:  # before anything was looked back at, the slice itself is the measure
             expected = np.average(np.clip((raw - raw.mean(0)) / raw.std(0), -4, 4), axis=1, weights=counts)
-            np.testing.assert_allclose(both.of(outputs, state), expected, atol=1e-12)
+            np.testing.assert_allclose(both.compute(outputs, state), expected, atol=1e-12)
         known = raw[targets.numpy() >= 0]
         means.append(known.mean(0))
         variances.append(known.var(0))
-        state = {**state, **both.look_back(outputs, targets, state)}
+        state = {**state, **both.observe(outputs, targets, state)}
         spread = np.sqrt(np.mean(variances, 0) + np.var(means, 0))
         expected = np.average(np.clip((raw - np.mean(means, 0)) / spread, -4, 4), axis=1, weights=counts)
-        np.testing.assert_allclose(both.of(outputs, state), expected, atol=1e-12)
+        np.testing.assert_allclose(both.compute(outputs, state), expected, atol=1e-12)
     np.testing.assert_allclose(state["past.means"], means)
     np.testing.assert_allclose(state["past.variances"], variances)
     far = replace(outputs, hidden=torch.full_like(outputs.logits, 1e9))
-    assert (both.of(far, state) <= 4).all()
+    assert (both.compute(far, state) <= 4).all()
 
 
 @pytest.mark.parametrize("counts", [300, (1,), (1, 0), (1, -2), (1, float("inf")), (1, "3"), (1, True)])
 def test_counts_are_as_many_numbers_as_there_are_scores(counts: Any) -> None:
     with pytest.raises(InputError, match=r"the argument counts is .* for 2 scores.*as many numbers above 0"):
-        Together((Energy(), MaxLogit()), counts)
+        Average((Energy(), MaxLogit()), counts)
 
 
 def test_a_slice_that_is_stranger_than_ever_scores_high_as_a_whole() -> None:
     outputs = with_values(a_world())
-    score = Together((Given(),))
-    state = score.look_back(outputs, torch.zeros(len(outputs), dtype=torch.int64), {})
-    assert score.of(outputs, state).mean() == pytest.approx(0, abs=1e-9)
+    score = Average((Given(),))
+    state = score.observe(outputs, torch.zeros(len(outputs), dtype=torch.int64), {})
+    assert score.compute(outputs, state).mean() == pytest.approx(0, abs=1e-9)
     assert outputs.hidden is not None
-    assert score.of(replace(outputs, hidden=outputs.hidden + 9), state).mean() > 3.5
+    assert score.compute(replace(outputs, hidden=outputs.hidden + 9), state).mean() > 3.5
 
 
 def test_slices_without_known_vertices_teach_no_level() -> None:
     outputs = with_values(a_world())
-    score = Together((Given(), Bursting()))
+    score = Average((Given(), WordGrowth()))
     for value in (-1, -2):
-        assert score.look_back(outputs, torch.full((len(outputs),), value), {}) == {}
-    one = score.look_back(outputs, torch.tensor([0] + [-1] * (len(outputs) - 1)), {})
+        assert score.observe(outputs, torch.full((len(outputs),), value), {}) == {}
+    one = score.observe(outputs, torch.tensor([0] + [-1] * (len(outputs) - 1)), {})
     assert one["past.variances"].tolist() == [[0, 0]]
-    assert score.of(outputs, one).tolist() == [0] * len(outputs)  # nothing is known of how far apart vertices are
+    assert score.compute(outputs, one).tolist() == [0] * len(outputs)  # nothing is known of how far apart vertices are
 
 
 def test_a_slice_with_nothing_to_see_raises_no_alarm_and_teaches_nothing() -> None:
     world = a_world()
     outputs = with_values(world)
     targets = torch.zeros(len(outputs), dtype=torch.int64)
-    score = Together((Given(), Remote()))
-    state = score.look_back(outputs, targets, {})
-    blind = replace(outputs, sight=None)
-    assert (Remote().of(blind, {}) == 0).all()
-    assert float(Remote().of(outputs, {}).mean()) < -0.2  # so 0 would be far out
-    np.testing.assert_allclose(score.of(blind, state), Together((Given(),)).of(blind, inner(state, 0)) / 2, atol=1e-12)
-    again = {**state, **score.look_back(blind, targets, state)}
-    np.testing.assert_allclose(score.of(outputs, again), score.of(outputs, state), atol=1e-12)
-    later = {**again, **score.look_back(outputs, targets, again)}
-    assert not score.of(outputs, later).isnan().any()
+    score = Average((Given(), KnownDistance()))
+    state = score.observe(outputs, targets, {})
+    blind = replace(outputs, context=None)
+    assert (KnownDistance().compute(blind, {}) == 0).all()
+    assert float(KnownDistance().compute(outputs, {}).mean()) < -0.2  # so 0 would be far out
+    np.testing.assert_allclose(
+        score.compute(blind, state), Average((Given(),)).of(blind, inner(state, 0)) / 2, atol=1e-12
+    )
+    again = {**state, **score.observe(blind, targets, state)}
+    np.testing.assert_allclose(score.compute(outputs, again), score.compute(outputs, state), atol=1e-12)
+    later = {**again, **score.observe(outputs, targets, again)}
+    assert not score.compute(outputs, later).isnan().any()
 
 
 def inner(state: State, column: int) -> dict[str, Tensor]:
@@ -465,23 +481,23 @@ def inner(state: State, column: int) -> dict[str, Tensor]:
 
 def test_what_says_nothing_takes_no_part_but_counts_for_nought() -> None:
     outputs = with_values(a_world(text=False))
-    alone, both = Together((Given(),)), Together((Given(), Bursting()))
-    np.testing.assert_allclose(both.of(outputs, {}), alone.of(outputs, {}) / 2, atol=1e-12)
+    alone, both = Average((Given(),)), Average((Given(), WordGrowth()))
+    np.testing.assert_allclose(both.compute(outputs, {}), alone.compute(outputs, {}) / 2, atol=1e-12)
 
 
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: Together(()),
-        lambda: Together((Energy(), "energy")),  # type: ignore[arg-type]
-        lambda: Together((Energy,)),  # type: ignore[arg-type]
-        lambda: Smoothed("energy"),  # type: ignore[arg-type]
-        lambda: Smoothed(Energy(), weight=1.5),
-        lambda: Smoothed(Energy(), weight=float("nan")),
-        lambda: Smoothed(Energy(), weight=True),
-        lambda: Smoothed(Energy(), rounds=-1),
-        lambda: Smoothed(Energy(), rounds=1.5),  # type: ignore[arg-type]
-        lambda: Smoothed(Energy(), rounds=True),
+        lambda: Average(()),
+        lambda: Average((Energy(), "energy")),  # type: ignore[arg-type]
+        lambda: Average((Energy,)),  # type: ignore[arg-type]
+        lambda: Propagated("energy"),  # type: ignore[arg-type]
+        lambda: Propagated(Energy(), weight=1.5),
+        lambda: Propagated(Energy(), weight=float("nan")),
+        lambda: Propagated(Energy(), weight=True),
+        lambda: Propagated(Energy(), rounds=-1),
+        lambda: Propagated(Energy(), rounds=1.5),  # type: ignore[arg-type]
+        lambda: Propagated(Energy(), rounds=True),
     ],
 )
 def test_bad_arguments_are_refused(make: Callable[[], object]) -> None:
@@ -490,11 +506,14 @@ def test_bad_arguments_are_refused(make: Callable[[], object]) -> None:
 
 
 def test_scores_of_scores_are_values() -> None:
-    assert Together([Energy(), Bursting()]) == Together((Energy(), Bursting()))  # type: ignore[arg-type]
-    assert hash(Smoothed(Together(tuple(SIGNALS.values())))) == hash(
-        Smoothed(Together(tuple(SIGNALS.values()), (1,) * len(SIGNALS)), 0.7, 3)
+    assert Average([Energy(), WordGrowth()]) == Average((Energy(), WordGrowth()))  # type: ignore[arg-type]
+    assert hash(Propagated(Average(tuple(SIGNALS.values())))) == hash(
+        Propagated(Average(tuple(SIGNALS.values()), (1,) * len(SIGNALS)), 0.7, 3)
     )
-    assert len({Smoothed(Energy()), Smoothed(Energy(), 0.5), Smoothed(Energy(), rounds=1), Smoothed(MaxLogit())}) == 4
+    assert (
+        len({Propagated(Energy()), Propagated(Energy(), 0.5), Propagated(Energy(), rounds=1), Propagated(MaxLogit())})
+        == 4
+    )
 
 
 # --- states within states --------------------------------------------------------------------------------------------
@@ -515,12 +534,12 @@ def test_states_have_names_that_tell_whose_they_are() -> None:
 @pytest.mark.parametrize("restart", ["warm", "cold", "hybrid"])
 def test_levels_survive_restarts_however_deep_they_are(restart: Any) -> None:
     graph = synthetic(vertices=360, times=9, classes=4, new_classes=2, words=120, words_per_vertex=5, seed=2)
-    deep = Smoothed(Together((Relative(Together((Energy(), Mahalanobis()))), Bursting())))
+    deep = Propagated(Average((Relative(Average((Energy(), Mahalanobis()))), WordGrowth())))
     learner = LifelongLearner(GraphSAGE(hidden=8), PostHoc(deep), steps=5, lr=0.02, restart=restart)
     before: dict[str, Tensor] = {}
     for number, task in enumerate(tasks(graph, 2, first=5)):
         learner.adapt(task)
-        state = learner.detector_state_
+        state = learner.detector_.state
         past = {name: value for name, value in state.items() if name.startswith(PAST)}
         for name in (
             "past.score/means",
@@ -541,7 +560,7 @@ def test_levels_survive_restarts_however_deep_they_are(restart: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrap", [Relative, Smoothed, lambda score: Together((score,))], ids=["Relative", "Smoothed", "Together"]
+    "wrap", [Relative, Propagated, lambda score: Average((score,))], ids=["Relative", "Propagated", "Average"]
 )
 @pytest.mark.parametrize("name", SCORES)
 def test_every_score_of_a_score_makes_a_detector(name: str, wrap: Callable[[Score], Score]) -> None:
@@ -553,9 +572,9 @@ def test_every_score_of_a_score_makes_a_detector(name: str, wrap: Callable[[Scor
     [
         AutoDetector(),
         AutoDetector(most=1.0),
-        PostHoc(Smoothed(Together(tuple(SIGNALS.values()))), Quantile()),
-        PostHoc(Together(tuple(kind() for kind in SCORES.values())), BackTest()),
-        PostHoc(Smoothed(Relative(Energy())), Quantile()),
+        PostHoc(Propagated(Average(tuple(SIGNALS.values()))), Quantile()),
+        PostHoc(Average(tuple(kind() for kind in SCORES.values())), BackTest()),
+        PostHoc(Propagated(Relative(Energy())), Quantile()),
     ],
     ids=lambda detector: repr(detector)[:60],
 )

@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.feature_extraction.text import TfidfTransformer
 
 from evergraph.inputs import similar as likeness
-from evergraph.inputs.similar import nearest, nearest_by_words, reduced, unit, weighted
+from evergraph.inputs.similar import nearest_by_vectors, nearest_by_words, reduced, unit, weighted
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -151,7 +151,7 @@ def test_the_nearest_are_those_of_brute_force(
     cosines = vectors @ among.T
     if itself:
         cosines[np.arange(n), older + np.arange(n)] = -np.inf
-    rows, found = nearest(vectors, among, number, itself=older if itself else None, ranks=ranks)
+    rows, found = nearest_by_vectors(vectors, among, number, itself=older if itself else None, ranks=ranks)
     assert rows.shape == found.shape == (n, min(number, older + n - itself))
     assert [set(row) for row in rows.tolist()] == by_hand(cosines, number, ranks)
     np.testing.assert_allclose(found, np.take_along_axis(cosines, rows, 1), atol=1e-12)
@@ -166,7 +166,7 @@ def test_blocks_change_nothing(dtype: Any, bytes_at_once: int, monkeypatch: pyte
     vectors, ranks = among[15:], rng.permutation(40)
     cosines = (vectors @ among.T).astype(float)
     cosines[np.arange(25), 15 + np.arange(25)] = -np.inf
-    rows, _ = nearest(vectors, among, 4, itself=15, ranks=ranks)
+    rows, _ = nearest_by_vectors(vectors, among, 4, itself=15, ranks=ranks)
     assert [set(row) for row in rows.tolist()] == by_hand(cosines, 4, ranks)
     words = weighted(texts(40, 12, 0, dtype), np.full(12, 3), 40)
     monkeypatch.setattr(likeness, "_BLOCK", 10**9)
@@ -177,7 +177,7 @@ def test_blocks_change_nothing(dtype: Any, bytes_at_once: int, monkeypatch: pyte
 
 def test_without_ranks_any_of_the_equally_near_will_do() -> None:
     among = unit(np.array([[1.0, 0], [1, 0], [1, 0], [0, 1], [1, 0.1]]))
-    rows, cosines = nearest(among[:1], among, 2)
+    rows, cosines = nearest_by_vectors(among[:1], among, 2)
     assert set(rows[0].tolist()) <= {0, 1, 2}
     assert cosines.tolist() == [[1, 1]]
 
