@@ -15,7 +15,15 @@ HEAD = (
     "# Benchmarks\n\nWritten by `make bench` (one section: `python -m benchmarks NAME`). Ratios come from one run on "
     "one machine, which may be shared with others; times alone mean little."
 )
-BENCHMARKS = ("bench_steps", "bench_run", "bench_workspace", "bench_tdiff", "bench_import", "bench_scale")
+BENCHMARKS = (
+    "bench_steps",
+    "bench_run",
+    "bench_workspace",
+    "bench_slices",
+    "bench_tdiff",
+    "bench_import",
+    "bench_scale",
+)
 
 
 def main() -> None:

@@ -54,6 +54,9 @@ class Faults:
         # SQLite makes its own calls: here it is before a commit and after it, elsewhere a process is really killed.
         commit = records.commit
         self._patches.append(mock.patch.object(records, "commit", lambda connection: self._around(commit, connection)))
+        for name in ("insert", "delete"):
+            written = self._counted(getattr(records.Records, name))
+            self._patches.append(mock.patch.object(records.Records, name, _method(written)))
         self._patches.append(mock.patch.object(io, "open", lambda *args, **kw: _File(self, opened(*args, **kw))))
         for patch in self._patches:
             patch.__enter__()
@@ -80,6 +83,10 @@ class Faults:
             return real(*args, **kwargs)
 
         return call
+
+
+def _method(call: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *arguments, **keywords: call(*arguments, **keywords)
 
 
 class _File:

@@ -108,6 +108,14 @@ class Objects:
         (self.folder / _PENDING).unlink(missing_ok=True)
         self._noted = []
 
+    def clear(self) -> None:
+        """Remove all objects, and what a writer left over."""
+        if self.folder.is_dir():
+            for entry in list(os.scandir(self.folder)):
+                if _NAME.fullmatch(entry.name.removesuffix(".new")) or entry.name.startswith(_PENDING):
+                    Path(entry.path).unlink()
+        self._noted = []
+
     def names(self) -> Iterator[str]:
         """The names of all objects that are there; what has another name somebody else has put there."""
         if self.folder.is_dir():

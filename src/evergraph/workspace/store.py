@@ -507,15 +507,19 @@ class Store:
                 raise InputError("the folder holds something else", file=folder, fix="choose an empty or a new folder")
             refuse_link(folder / OBJECTS)
             objects = Objects(folder / OBJECTS, damaged)
-            objects.settle(lambda _: False)
+            objects.clear()
             sync_folder(folder.parent)
             with Database(folder / DATABASE, SCHEMA, damaged, newer).create() as records:
                 yield records, objects
                 objects.sync()
+                objects.settle(lambda _: True)
                 sync_folder(folder)
             sync_folder(folder)
-            with contextlib.suppress(OSError):
-                objects.settle(lambda _: True)
+        except OSError as error:
+            if isinstance(error, EvergraphError) or not is_workspace(folder):
+                raise
+            told = "it is done, but the disk did not confirm it; look at 'evergraph ws log' after the next start"
+            raise EvergraphError(f"{folder}: {told} ({error.strerror or error}).") from error
         finally:
             # Only who holds the lock may clean up: without it, this may be another process's unfinished work.
             if made and not is_workspace(folder):

@@ -1,0 +1,123 @@
+"""Many small slices go through add, predict and label in one process: a round must not cost more as they pile up.
+
+Usage: ``python -m benchmarks.bench_slices --slices 1000``; ``--draw docs/assets/slices`` draws it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SLICES, SIZE, SKIPPED = 1000, 50, 10
+
+
+def rounds(folder: Path, slices: int, *, seed: int = 0) -> tuple[list[list[float]], list[int]]:
+    """Take slices through a workspace of metamath: of each round the seconds of its commands, and bytes on disk."""
+    from evergraph.datasets import metamath
+    from evergraph.workspace import Workspace
+
+    graph, rng = metamath(), np.random.default_rng(seed)
+    # The vertices of metamath's last time are the models for new ones: their words, edges to their likes, their class.
+    last = np.flatnonzero(graph.times == graph.last_time)
+    names, words = graph.labels[last], list(graph.features.columns)  # type: ignore[union-attr]
+    workspace = Workspace.create(folder, graph, history=3, steps=20)
+    older = [str(id) for id in np.array(graph.ids.tolist(), object)[last]]
+    seconds, sizes = [], []
+    for number in range(slices):
+        chosen = rng.integers(0, len(last), SIZE)
+        ids = [f"slice {number} vertex {row}" for row in range(SIZE)]
+        matrix = graph.features.matrix  # type: ignore[union-attr]
+        texts = [" ".join(words[column] for column in matrix[[int(last[row])]].indices) for row in chosen]
+        vertices = {"id": ids, "time": [graph.last_time + 1 + number] * SIZE, "text": texts}
+        edges = [(id, older[place]) for id in ids for place in rng.integers(0, len(older), 3)]
+        start = [time.perf_counter()]
+        workspace.add(vertices, edges)
+        start.append(time.perf_counter())
+        workspace.predict()
+        start.append(time.perf_counter())
+        workspace.label(ids, names[chosen].tolist())
+        start.append(time.perf_counter())
+        seconds.append(np.diff(start).tolist())
+        sizes.append(_bytes(folder))
+        older = ids
+    return seconds, sizes
+
+
+def _bytes(folder: Path) -> int:
+    return sum(entry.stat().st_size for root, _, names in os.walk(folder) for entry in (Path(root, n) for n in names))
+
+
+def ratio(seconds: list[list[float]]) -> tuple[float, float, float]:
+    """Seconds of the first hundred rounds after the tenth, of the last hundred, and how many times the first is that.
+
+    With fewer rounds a tenth of them stands for the hundred.
+    """
+    totals = [sum(parts) for parts in seconds]
+    part = max(1, min(100, len(totals) // 3))
+    first, last = (statistics.fmean(found) for found in (totals[SKIPPED : SKIPPED + part], totals[-part:]))
+    return first, last, last / first
+
+
+def bend(sizes: list[int]) -> float:
+    """Bytes that a slice of the second half adds, in those that one of the first half does: 1 is linear."""
+    middle = len(sizes) // 2
+    return (sizes[-1] - sizes[middle]) / (len(sizes) - 1 - middle) / ((sizes[middle] - sizes[0]) / middle)
+
+
+def draw(seconds: list[list[float]], sizes: list[int], stem: Path) -> None:
+    """Seconds of each round, and bytes on disk."""
+    from evergraph.presentation import COLOURS, figure, legend_below, save
+
+    with figure(1, 2) as (picture, axes):
+        left, right = axes[0]
+        for name, parts, colour in zip(("add", "predict", "label"), zip(*seconds, strict=True), COLOURS, strict=False):
+            smooth = np.convolve(parts, np.ones(SKIPPED) / SKIPPED, mode="valid")
+            left.plot(np.arange(len(smooth)) + SKIPPED, smooth * 1000, color=colour, label=name)
+        left.set(xlabel="slice", ylabel="milliseconds (mean of ten)", ylim=(0, None))
+        right.plot(np.array(sizes) / 1e6, color=COLOURS[0])
+        right.set(xlabel="slice", ylabel="megabytes on disk", ylim=(0, None))
+        legend_below(picture)
+    save(picture, stem, f"python -m benchmarks.bench_slices --slices {len(sizes)}")
+
+
+def run(slices: int = SLICES, picture: Path | None = None) -> list[tuple[str, ...]]:
+    with tempfile.TemporaryDirectory() as folder:
+        seconds, sizes = rounds(Path(folder) / "ws", slices)
+    if picture is not None:
+        draw(seconds, sizes, picture)
+    first, last, grown = ratio(seconds)
+    per_slice = (sizes[-1] - sizes[0]) / max(len(sizes) - 1, 1)
+    return [
+        ("a round, early", f"{first * 1000:.0f} ms", ""),
+        ("a round, late", f"{last * 1000:.0f} ms", f"{grown:.2f} times the early one; at most 1.3"),
+        ("bytes a slice", f"{per_slice:,.0f}", f"second half {bend(sizes):.2f} times the first; 1 is linear"),
+    ]
+
+
+TITLE = f"{SLICES:,} slices of {SIZE} vertices at a workspace of metamath"
+COLUMNS = ("what", "measured", "target")
+NOTE = (
+    "Each slice is added, predicted and labelled by the Python API in one process; early are the first hundred rounds "
+    "after the tenth, late the last hundred."
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--slices", type=int, default=SLICES)
+    parser.add_argument("--draw", type=Path, help="where the figure goes, without a suffix: docs/assets/slices")
+    options = parser.parse_args()
+    rows: list[Any] = [COLUMNS, *run(options.slices, options.draw)]
+    for line in rows:
+        print(" | ".join(line))
+
+
+if __name__ == "__main__":
+    main()

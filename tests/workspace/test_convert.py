@@ -1,0 +1,131 @@
+"""Workspaces of version 0.1 are converted once, whatever comes in between, and decide as they did.
+
+``data/workspace-0.1.tar.gz`` was made by version 0.1: a synthetic graph of 160 vertices, of which four slices were
+added, decided and partly labelled, with a vertex removed and added again, classes renamed, merged and retired, and a
+rollback in between. Beside the folder ``full`` it has, as 0.1 told them, what there is (``full.json``), what it decides
+next (``full-predict.json``), and what there is after a rollback to the oldest version (``full-back.json``).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from evergraph.errors import DamagedWorkspaceError
+from evergraph.storage import records as storage_records
+from evergraph.workspace import Workspace
+from evergraph.workspace.store import DATABASE
+from tests.faults import Faults
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+ARCHIVE = Path(__file__).parent / "data" / "workspace-0.1.tar.gz"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_waiting_for_the_disk() -> Iterator[None]:
+    with mock.patch.object(os, "fsync"), mock.patch.object(storage_records, "SYNCHRONOUS", "OFF"):
+        yield
+
+
+def unpack(root: Path) -> Path:
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(root, filter="data")
+    return root / "full"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return unpack(tmp_path)
+
+
+def told(folder: Path, which: str = "") -> Any:
+    return json.loads((folder.parent / f"full{which}.json").read_text())
+
+
+def all_of(workspace: Workspace) -> Any:
+    """What `told` has of a workspace."""
+    graph, kept = workspace.graph, ("class", "best", "score", "probability", "model")
+    found = {
+        "status": workspace.status().as_dict(),
+        "scores": [row.as_dict() for row in workspace.scores()],
+        "classes": [row.as_dict() for row in workspace.classes()],
+        "review": [row.as_dict() for row in workspace.review(None)],
+        "log": [(entry.version, entry.when, entry.command, entry.what) for entry in workspace.log()],
+        "kept": workspace.store.numbers,
+        "labels": [*map(str, graph.labels.tolist())],
+        "ids": [str(id) for id in graph.ids],
+        "class_of": workspace.learner().classes_,
+        "standing": {id: {name: row[name] for name in kept} for id, row in workspace.decisions().items()},
+    }
+    return json.loads(json.dumps(found))
+
+
+def test_all_is_there_and_decides_as_before(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        workspace = Workspace(folder)
+    assert "was made by version 0.1 and is now converted" in caplog.text
+    assert all_of(workspace) == told(folder)
+    assert workspace.verify()["objects"] == len(list((folder / "objects").iterdir()))
+    assert {path.name for path in folder.iterdir()} == {".lock", DATABASE, "objects"}
+    caplog.clear()
+    assert workspace.predict().to_pylist() == told(folder, "-predict")
+    Workspace(folder)
+    assert "converted" not in caplog.text
+
+
+def test_earlier_versions_can_be_returned_to(folder: Path) -> None:
+    workspace, expected = Workspace(folder), told(folder, "-back")
+    workspace.rollback(expected.pop("to"))
+    found = all_of(workspace)
+    for log in (found["log"], expected["log"]):
+        log[-1][1] = "now"
+    assert found == expected
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a POSIX system")
+def test_a_conversion_that_is_killed_is_repeated_or_finished(tmp_path: Path) -> None:
+    at = 1
+    while True:
+        folder = unpack(tmp_path / str(at))
+        child = os.fork()
+        if not child:
+            with Faults(at, lambda: os.kill(os.getpid(), signal.SIGKILL)):
+                Workspace(folder)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        workspace = Workspace(folder)
+        assert workspace.decisions().keys() == told(folder)["standing"].keys()
+        assert workspace.verify()["objects"] == len(list((folder / "objects").iterdir()))
+        assert {path.name for path in folder.iterdir()} == {".lock", DATABASE, "objects"}
+        if os.WIFEXITED(status):
+            break
+        at += 1 if at < 10 else 17
+    assert at > 50
+
+
+def test_what_is_damaged_is_told_and_left_alone(folder: Path) -> None:
+    damaged = {
+        "workspace.json": (b'{"format": "a letter", "version": 3}', "cannot be read"),
+        max((folder / "versions").iterdir()).relative_to(folder): (b"{]", "cannot be read"),
+        next((folder / "objects").glob("*.npy")).relative_to(folder): (b"", "not those that were saved"),
+        next((folder / "objects").glob("*.parquet")).relative_to(folder): (b"", "not those that were saved"),
+    }
+    for name, (content, words) in damaged.items():
+        path = folder / name
+        whole = path.read_bytes()
+        path.write_bytes(content)
+        with pytest.raises(DamagedWorkspaceError, match=words) as error:
+            Workspace(folder)
+        assert error.value.file == path
+        assert not (folder / DATABASE).exists()
+        path.write_bytes(whole)
+    assert all_of(Workspace(folder)) == told(folder)
