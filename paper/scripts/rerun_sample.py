@@ -95,11 +95,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--graphs", type=Path, required=True, help="folder of imported graphs: dblp-easy …")
     parser.add_argument("--planetoid", type=Path, required=True, help="folder of Planetoid's files")
+    parser.add_argument(
+        "--results", type=Path, default=RESULTS, help="trials to compare with; default: the committed ones"
+    )
     parser.add_argument("--trials", type=int, default=1, metavar="N", help="sample of each experiment; default: 1")
     parser.add_argument("--only", nargs="*", metavar="NAME", help="experiments; default: all")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    committed = TrialStore(RESULTS).read()
+    committed = TrialStore(given.results).read()
     graphs = subjects(given.graphs)
     again: dict[str, Mapping[str, Any]] = {}
     wrong = False
