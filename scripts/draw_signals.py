@@ -20,7 +20,7 @@ from evergraph.detect.scores import Average, Propagated
 from evergraph.detect.scores.combined import inner_state
 from evergraph.presentation import COLOURS, figure, legend_below, save
 
-NAMES = ("probability (msp)", "sentinel", "surplus of words", "misfit", "remote", "crowding")
+NAMES = ("probability (msp)", "auxiliary model", "excess words", "class likelihood", "known distance", "slice density")
 
 
 def main() -> None:

@@ -119,8 +119,8 @@ def test_names_are_given_with_commas_and_count_once() -> None:
         ),
         ("relative-mps", "there is no detector 'relative-mps', but 'relative-msp'"),
         ("qqqqqq", "there is no detector 'qqqqqq'. To fix it: choose from"),
-        ("relative-misfit", "misfit reads the graph, not the model.*write misfit"),
-        ("auto-without-surplu", "there is no part 'surplu' of auto, but 'surplus'.*choose from msp, sentinel"),
+        ("relative-new_words", "new_words reads the graph, not the model.*write new_words"),
+        ("auto-without-excess", "there is no part 'excess' of auto, but 'excess_words'.*choose from msp, auxiliary"),
         ("relative-", "there is no detector 'relative-'"),
         (
             "energy/quantle",
@@ -223,7 +223,7 @@ def test_trainings_are_shared_by_all_of_a_loss(compared: Comparison, out: Path) 
     assert made == {f"{g}/{loss}/seed-{s}" for g in ("one", "two") for loss in ("none", "gdoc") for s in (0, 1)}
     trained = [compared.of("one", name)[0].figures["seconds_training"] for name in ("gdoc:0.5", "gdoc:0.75")]
     assert trained[0] == trained[1]
-    # Who looks back pays for the rehearsals.
+    # Detectors that observe pay for the replay.
     plain, rehearsed = (compared.of("one", name)[0].figures["seconds_training"] for name in ("none", "energy"))
     assert plain < rehearsed
 

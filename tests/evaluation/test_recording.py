@@ -177,9 +177,7 @@ def test_a_second_model_needs_a_recording_of_the_same_training(kept: Path, tmp_p
         record(replace(SMALL, detector=GDOC()), OTHER, 0, tmp_path / "graph"),
     ]
     for seconds in ({}, {DOC(): others[1]}, *({GDOC(): second} for second in others)):
-        with pytest.raises(
-            InputError, match="AutoDetector requires an auxiliary model, but no recording of one"
-        ):
+        with pytest.raises(InputError, match="AutoDetector requires an auxiliary model, but no recording of one"):
             replay_all(recording, GRAPH, [PostHoc(), AutoDetector()], seconds)
     assert replay(recording, GRAPH, PostHoc(), {GDOC(): others[0]})  # who does not ask does not care
 

@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load as tensors_from
+from safetensors.torch import save as tensors_to
 
 from evergraph import EvergraphError, InputError, LifelongLearner, tasks
 from evergraph.datasets import synthetic
-from evergraph.detect import DOC, GDOC, AutoDetector, PostHoc
+from evergraph.detect import DOC, GDOC, AutoDetector, PostHoc, Softmax
 from evergraph.detect.scores import Energy, Relative
 from evergraph.errors import DamagedLearnerError
-from evergraph.learning.checkpoint import MANIFEST
+from evergraph.learning.checkpoint import MANIFEST, pack, unpack
 from evergraph.nn import GAT, SGC, GraphSAGE, GraphSAINT, JKNet, Model
 from evergraph.storage.checksummed import dump_json
 from tests.faults import Faults
@@ -49,7 +51,7 @@ def test_a_loaded_learner_goes_on_as_if_nothing_had_happened(tmp_path: Path, mod
     learner = trained(model, detector)
     learner.save(tmp_path / "learner")
     loaded = LifelongLearner.load(tmp_path / "learner")
-    assert loaded.get_params() == learner.get_params()
+    assert loaded.get_params() == learner.get_params() | {"detector": learner.detector_.detector}
     assert loaded.classes_ == learner.classes_
     for task in TASKS:
         if task is not TASKS[0]:
@@ -211,3 +213,16 @@ def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="the saved weights are not those of"):
             LifelongLearner.load(tmp_path, model=other)
     assert LifelongLearner.load(tmp_path, device="cpu").time_ == TASKS[0].time
+
+
+def test_a_learner_of_version_0_1_is_read() -> None:
+    """It wrote null for no detector, and "second" for the auxiliary model."""
+    content, tensors = pack(trained(SGC(), Softmax()))
+    assert unpack(LifelongLearner, content | {"detector": None}, tensors).detector == Softmax()
+    learner = trained(GraphSAGE(hidden=4), AutoDetector())
+    content, data = pack(learner)
+    content["second_lr"] = content.pop("auxiliary_lr")
+    old = {name.replace("auxiliary/", "second/"): value for name, value in tensors_from(data).items()}
+    read = unpack(LifelongLearner, content, tensors_to(old))
+    assert read.auxiliary_lr_ == learner.auxiliary_lr_
+    assert all(torch.equal(value, read.auxiliary_weights_[name]) for name, value in learner.auxiliary_weights_.items())  # type: ignore[index,union-attr]

@@ -17,7 +17,7 @@ from evergraph.datasets import synthetic
 from evergraph.detect import DOC, GDOC, Softmax
 from evergraph.graph.classes import UNSEEN
 from evergraph.learning.training import default_rate
-from evergraph.nn import GAT, GCN, MLP, SGC, Draw, GraphSAGE, GraphSAINT, JKNet, Model, MostFrequent
+from evergraph.nn import GAT, GCN, MLP, SGC, Draw, GraphSAGE, GraphSAINT, JKNet, Model, MostFrequent, carry_over
 from evergraph.nn.base import in_use
 
 MODELS: list[Model] = [
@@ -63,7 +63,7 @@ def same(a: Any, b: Any) -> None:
 def test_every_model_learns_with_every_detector(model: Model, detector: Any) -> None:
     graph = growing()
     learner = LifelongLearner(model, detector, steps=40, lr=0.03)
-    baseline = LifelongLearner(MostFrequent())
+    baseline = LifelongLearner(MostFrequent(), Softmax())
     scores, base = [], []
     for task in tasks(graph, 3, first=4):
         scores.append(evaluate(task, learner.adapt(task).predict(task)))
@@ -75,7 +75,7 @@ def test_every_model_learns_with_every_detector(model: Model, detector: Any) -> 
 def test_the_baseline_says_the_most_frequent_class() -> None:
     graph = growing()
     for task in tasks(graph, 2, first=2):
-        decisions = LifelongLearner(MostFrequent()).adapt(task).predict(task)
+        decisions = LifelongLearner(MostFrequent(), Softmax()).adapt(task).predict(task)
         counts = np.bincount(task.targets[task.targets >= 0], minlength=len(graph.class_names))
         assert set(decisions.classes) <= {
             n for n, c in zip(graph.class_names, counts, strict=True) if c == counts.max()
@@ -113,12 +113,12 @@ def test_leaving_unused_words_out_of_training_changes_no_bit(model: Model, monke
     vertices = {"id": list(range(60)), "time": [i // 12 for i in range(60)], "label": list("xyz" * 20), "text": texts}
     graph = EvolvingGraph.build(vertices, [(i, i // 2) for i in range(1, 60)])
     parts: list[Any] = []
-    monkeypatch.setattr(
-        "evergraph.learning.learner.in_use", lambda *arguments: parts.append(in_use(*arguments)) or parts[-1]
-    )
     found = []
     for leaves_out in (True, False):
-        monkeypatch.setattr(LifelongLearner, "_leaves_alone_what_is_unused", lambda _, it=leaves_out: it)
+        monkeypatch.setattr(
+            "evergraph.learning.learner.in_use",
+            lambda *arguments, it=leaves_out: parts.append(in_use(*arguments) if it else None) or parts[-1],
+        )
         learner = LifelongLearner(model, GDOC(0.5, alpha=2.0), steps=8, lr=0.05)
         for task in tasks(graph, 1, first=2):
             decisions = learner.adapt(task).predict(task)
@@ -132,7 +132,7 @@ def test_weight_decay_moves_the_weights_of_unused_words_too() -> None:
     vertices = {"id": [1, 2, 3], "time": [0, 1, 2], "label": ["x", "y", "x"], "text": ["old word", "new word", "word"]}
     first, second = tasks(EvolvingGraph.build(vertices), 1, first=1)
     for decay, moves in ((0.0, False), (0.1, True)):
-        learner = LifelongLearner(MLP(4), steps=3, weight_decay=decay).adapt(first)
+        learner = LifelongLearner(MLP(4), Softmax(), steps=3, weight_decay=decay).adapt(first)
         row, before = learner.vocabulary_.names.index("old"), learner.weights_["0.weight"].clone()
         assert bool((learner.adapt(second).weights_["0.weight"][row] != before[row]).any()) == moves
 
@@ -237,7 +237,7 @@ def test_labels_of_the_task_itself_move_no_decision(mode: Any) -> None:
     now = np.flatnonzero(graph.times == 3)
     ids = graph.ids[now]
     other = graph.relabel(list(ids), ["nothing like it"] * len(now))
-    one, two = (run(g, LifelongLearner(steps=5), 2, 3, mode=mode)[-1] for g in (graph, other))
+    one, two = (run(g, LifelongLearner(detector=Softmax(), steps=5), 2, 3, mode=mode)[-1] for g in (graph, other))
     same(one, two)
 
 
@@ -270,7 +270,7 @@ def learned(model: Model, restart: Any = "warm", steps: int = 3, **settings: Any
         },
         [[0, 2], [1, 3], [2, 4], [3, 5], [4, 7], [6, 11], [8, 9]],
     )
-    learner = LifelongLearner(model, restart=restart, steps=steps, lr=0.05, **settings)
+    learner = LifelongLearner(model, Softmax(), restart=restart, steps=steps, lr=0.05, **settings)
     learner.adapt(Task(graph, 2, 2))
     return graph, learner, Task(graph, 3, 2)
 
@@ -354,18 +354,19 @@ def test_the_first_task_is_trained() -> None:
 def test_hybrid_is_cold_when_a_class_is_new_and_warm_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     graph, learner, _ = learned(MLP(hidden=4), "hybrid")
     grown = graph.append({"id": [20], "time": [4], "label": ["a"], "text": ["ww"]})
-    asked = []
-    real = LifelongLearner._restarted
+    carried = []
     monkeypatch.setattr(
-        LifelongLearner, "_restarted", lambda self, *a, cold: asked.append(cold) or real(self, *a, cold=cold)
+        "evergraph.learning.learner.carry_over", lambda *weights: carried.append(weights) or carry_over(*weights)
     )
-    learner.adapt(Task(grown, 3, 2)).adapt(Task(grown, 4, 2))
-    assert asked == [True, False]
+    learner.adapt(Task(grown, 3, 2))
+    assert not carried
+    learner.adapt(Task(grown, 4, 2))
+    assert len(carried) == 1
 
 
 def test_a_learner_trained_once_stays_as_it_is() -> None:
     graph = growing()
-    learner = LifelongLearner(GraphSAGE(hidden=8), restart="once", steps=10)
+    learner = LifelongLearner(GraphSAGE(hidden=8), Softmax(), restart="once", steps=10)
     found = tasks(graph, 2, first=2)
     task = next(found)
     learner.adapt(task)
@@ -392,7 +393,7 @@ def test_the_default_rate_is_the_papers_by_restart_and_coverage() -> None:
     assert default_rate(GAT(), GDOC(), warm=True, level=100) == 0.05
     assert default_rate(GCN(), Softmax(), warm=True, level=25) == 0.005
     graph = growing()
-    learner = LifelongLearner(GraphSAGE(), restart="cold", steps=1)
+    learner = LifelongLearner(GraphSAGE(), Softmax(), restart="cold", steps=1)
     task = Task(graph, 4, None)
     assert learner.adapt(task).lr_ == 0.01
     assert LifelongLearner(GraphSAGE(), lr=0.5, steps=1).adapt(task).lr_ == 0.5
@@ -411,7 +412,7 @@ def test_an_inductive_learner_does_not_see_the_task_in_training() -> None:
     for mode, equal in (("inductive", True), ("transductive", False)):
         weights = []
         for g in (graph, other):
-            learner = LifelongLearner(GraphSAGE(hidden=4), steps=3)
+            learner = LifelongLearner(GraphSAGE(hidden=4), Softmax(), steps=3)
             learner.adapt(Task(g, 3, 2, mode=mode))  # type: ignore[arg-type]
             weights.append(learner.weights_["0.self.weight"])  # type: ignore[index]
         assert torch.equal(*weights) == equal
@@ -511,7 +512,7 @@ def test_a_graph_without_features() -> None:
 
 def test_features_that_are_not_numbers_are_refused_and_nothing_is_lost() -> None:
     graph = small(["x", "y", "x", "y"], features=np.eye(4, 3, dtype=np.float32))
-    learner = LifelongLearner(MLP(hidden=4), steps=3).adapt(Task(graph, 1, 1))
+    learner = LifelongLearner(MLP(hidden=4), Softmax(), steps=3).adapt(Task(graph, 1, 1))
     before = snapshot(learner)
     values = np.array(graph.features.values)  # type: ignore[union-attr]
     with pytest.raises(InputError, match=r"nan|NaN|number"):
@@ -566,7 +567,7 @@ def test_dense_and_sparse_features() -> None:
     for features in (dense, sparse.csr_array(np.where(dense > 0.5, dense, 0))):
         graph = EvolvingGraph.build(columns, [[0, 1]], features=features)
         task = Task(graph, 1, 1)
-        learner = LifelongLearner(MLP(hidden=16, dropout=0.0), steps=200, lr=0.02).adapt(task)
+        learner = LifelongLearner(MLP(hidden=16, dropout=0.0), Softmax(), steps=200, lr=0.02).adapt(task)
         assert evaluate(task, learner.predict(task)).accuracy >= 0.8
 
 
@@ -582,7 +583,7 @@ def test_the_model_cannot_be_changed_under_way() -> None:
 
 def test_what_set_params_changes_takes_effect() -> None:
     graph = growing()
-    learner = LifelongLearner(MLP(hidden=4), steps=2, lr=0.5).adapt(Task(graph, 2, 2))
+    learner = LifelongLearner(MLP(hidden=4), Softmax(), steps=2, lr=0.5).adapt(Task(graph, 2, 2))
     assert learner.set_params(lr=None).adapt(Task(graph, 3, 2)).lr_ in (0.001, 0.005)
     with pytest.raises(InputError, match="text cannot be changed"):
         learner.set_params(text="global")
@@ -612,5 +613,42 @@ def test_the_two_truths_are_scored_apart() -> None:
 def test_samples_without_labels_are_passed_over() -> None:
     graph = growing()
     task = Task(graph, 3, 2, label_rate=0.1)
-    learner = LifelongLearner(GraphSAINT(JKNet(hidden=4), sampler="node", size=2), steps=5).adapt(task)
+    learner = LifelongLearner(GraphSAINT(JKNet(hidden=4), sampler="node", size=2), Softmax(), steps=5).adapt(task)
     assert all(math.isfinite(loss) and loss > 0 for loss in learner.losses_)
+
+
+def test_a_learner_has_the_default_detector_unless_another_is_given() -> None:
+    assert LifelongLearner().detector_.detector == GDOC(0.75)
+    assert LifelongLearner(detector=Softmax()).detector_.detector == Softmax()
+
+
+def test_a_renamed_learner_decides_by_the_new_names_and_leaves_the_first_alone() -> None:
+    task = next(tasks(growing(), 2, first=2))
+    learner = LifelongLearner(MLP(hidden=4), Softmax(), steps=3).adapt(task)
+    old = learner.classes_[0]
+    for names in ({old: "other"}, ["other", *learner.classes_[1:]]):
+        renamed = learner.renamed(names).predict(task)
+        assert renamed.known == ("other", *learner.classes_[1:])
+        expected = ["other" if name == old else name for name in learner.predict(task).best]
+        assert renamed.best.tolist() == expected
+    assert old in learner.classes_
+
+
+def test_a_learner_without_classes_decides_for_the_others() -> None:
+    task = next(tasks(growing(), 2, first=2))
+    learner = LifelongLearner(MLP(hidden=4), Softmax(), steps=3).adapt(task)
+    best = learner.predict(task).best[0]
+    assert best not in learner.without_classes({best}).predict(task).best
+    whole = learner.outputs(task).logits
+    assert torch.equal(learner.without_classes(learner.classes_).outputs(task).logits, whole)
+    assert torch.equal(learner.without_classes(()).outputs(task).logits, whole)
+
+
+def test_a_rewound_learner_takes_an_earlier_task_again() -> None:
+    first, second, *_ = tasks(growing(), 2, first=2)
+    learner = LifelongLearner(MLP(hidden=4), Softmax(), steps=3).adapt(first).adapt(second)
+    with pytest.raises(InputError, match="has adapted to"):
+        learner.adapt(first)
+    assert learner.rewound(first.time).adapt(first).time_ == first.time
+    assert learner.time_ == second.time
+    assert LifelongLearner().rewound(3).time_ is None
