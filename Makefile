@@ -9,8 +9,9 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --con
 demo: $(VENV)/.run
 	$(BIN)/evergraph demo --out demo
 
-# Two processes of one thread each: more threads than cores would only wait for each other.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2
+# Two processes of one thread each: more threads than cores would only wait for each other. Bytecode is kept, even where
+# the environment says otherwise: without it, every process that a test starts compiles all of the package again.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2
 
 test: $(VENV)/.dev
 	$(PYTEST)
