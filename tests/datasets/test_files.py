@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 
 import pytest
 
@@ -214,7 +215,10 @@ def test_damaged_graph_folder(tmp_path, monkeypatch, damage, command):
     elif damage == "missing array":
         array.unlink()
     else:
-        manifest.write_text(manifest.read_text().replace('"format_version": 1', '"format_version": 99'))
+        text = manifest.read_text()
+        changed = re.sub(r'(format_version\\": )\d+', r"\g<1>99", text)
+        assert changed != text
+        manifest.write_text(changed)
     code, out, err = command("inspect", "graph")
     assert code == 2
     assert out == ""

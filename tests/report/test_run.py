@@ -89,14 +89,14 @@ def test_a_run_keeps_its_decisions(made: tuple[Path, Run]) -> None:
         path = folder / "decisions" / "seed-1" / f"{task.time}.parquet"
         found = read_decisions(path.read_bytes(), path)
         assert found.ids == list(decisions.ids)
-        for name in ("best", "rejected", "score", "probability"):
+        for name in ("best", "flagged", "score", "probability"):
             assert (getattr(found, name) == getattr(decisions, name)).all(), name
         assert found.truth.tolist() == task.truth.tolist()
         assert found.unseen.tolist() == [name not in learner.classes_ for name in task.truth]
         before = {GRAPH.labels[row] for row in range(len(GRAPH)) if GRAPH.times[row] < task.time}
         assert found.never_before.tolist() == [name not in before for name in task.truth]
         described = [row for row, words in enumerate(found.words) if words is not None]
-        rejected = np.flatnonzero(found.rejected)
+        rejected = np.flatnonzero(found.flagged)
         assert sorted(described) == sorted(rejected[np.argsort(-found.score[rejected], kind="stable")][:25])
         start = int(np.searchsorted(GRAPH.times, task.time))
         adjacency = GRAPH.adjacency.toarray()
@@ -218,8 +218,8 @@ def test_parts_of_the_decisions_agree_with_the_scores(made: tuple[Path, Run]) ->
     assert hits == sum(round(one.accuracy * one.vertices) for one in scores)
     review = is_a(story.review, Review)
     last = read_decisions((folder / "decisions" / "seed-0" / "5.parquet").read_bytes())
-    assert [row.score for row in review.rows] == sorted(last.score[last.rejected].tolist(), reverse=True)[:25]
-    assert f"{int(last.rejected.sum())} vertices are held to be unseen at 5 under seed 0" in review.which
+    assert [row.score for row in review.rows] == sorted(last.score[last.flagged].tolist(), reverse=True)[:25]
+    assert f"{int(last.flagged.sum())} vertices are held to be unseen at 5 under seed 0" in review.which
 
 
 def test_parts_of_the_graph_are_those_of_the_graph(made: tuple[Path, Run]) -> None:

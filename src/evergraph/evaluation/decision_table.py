@@ -31,7 +31,7 @@ class DecisionTable:
 
     Parameters
     ----------
-    ids, best, rejected, score, probability
+    ids, best, flagged, score, probability
         As in `Decisions`; ids are strings or whole numbers.
     truth
         Class name; None where there is no label.
@@ -45,7 +45,7 @@ class DecisionTable:
 
     ids: list[str] | list[int]
     best: NDArray[np.object_]
-    rejected: NDArray[np.bool_]
+    flagged: NDArray[np.bool_]
     score: NDArray[np.float64]
     probability: NDArray[np.float64]
     truth: NDArray[np.object_]
@@ -118,7 +118,7 @@ def read_decisions(data: bytes, path: Path | None = None) -> DecisionTable:
         return DecisionTable(
             ids=columns["id"],
             best=np.array(columns["best"], object),
-            rejected=np.array(columns["rejected"], bool),
+            flagged=np.array(columns["rejected"], bool),
             score=np.array(columns["score"], np.float64),
             probability=np.array(columns["probability"], np.float64),
             truth=np.array(columns["truth"], object),

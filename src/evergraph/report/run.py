@@ -249,7 +249,7 @@ def _decided(run: KeptRun, rows: _Rows) -> _ByTask | Missing:
                 missing += 1
                 continue
             found[seed, str(row.time)] = one = read_decisions(path.read_bytes(), path)
-            counted = Confusion.of(one.rejected[one.labelled], one.unseen[one.labelled])
+            counted = Confusion.of(one.flagged[one.labelled], one.unseen[one.labelled])
             if len(one) != row.test_vertices or counted != row.scores.confusion:
                 raise InputError("these decisions do not fit the results of the run", file=path, fix=_AGAIN)
     if missing:
@@ -274,7 +274,7 @@ def _of_decisions(run: KeptRun, decided: _ByTask | Missing, seeds: Sequence[int]
     detector = run.identity["configuration"].get("detector") or {}
     over = "all tasks of " + (f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds")
     return {
-        "confusion": confusion_of(truth, np.where(joined("rejected"), UNSEEN, best), unseen, over),
+        "confusion": confusion_of(truth, np.where(joined("flagged"), UNSEEN, best), unseen, over),
         "calibration": calibration_of(probability, best == truth),
         "threshold": threshold_of(detector, probability, joined("score"), unseen),
     }
@@ -282,7 +282,7 @@ def _of_decisions(run: KeptRun, decided: _ByTask | Missing, seeds: Sequence[int]
 
 def _review(decided: DecisionTable, time: str, seeds: Sequence[int]) -> Review | Missing:
     """Return the vertices of the last task that are held to be unseen and were described."""
-    rejected = np.flatnonzero(decided.rejected)
+    rejected = np.flatnonzero(decided.flagged)
     if not len(rejected):
         return Missing(f"No vertex of {time} is held to be of an unseen class.")
     described = [row for row in rejected if decided.neighbours[row] is not None]
