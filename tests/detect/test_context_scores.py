@@ -148,7 +148,7 @@ def new_words(world: World, outputs: Outputs) -> list[float]:
     return [mean([float(not texts_with(word, world.older)) for word in v.words]) for v in world.new]
 
 
-def bursting(world: World, outputs: Outputs) -> list[float]:
+def word_growth(world: World, outputs: Outputs) -> list[float]:
     def of(word: str) -> float:
         new = (texts_with(word, world.new) - 1 + 0.5) / len(world.new)
         return math.log(new / ((texts_with(word, world.older) + 0.5) / len(world.older)))
@@ -156,7 +156,7 @@ def bursting(world: World, outputs: Outputs) -> list[float]:
     return [mean([of(word) for word in v.words]) for v in world.new]
 
 
-def surplus(world: World, outputs: Outputs) -> list[float]:
+def excess_words(world: World, outputs: Outputs) -> list[float]:
     predicted: Counter[str] = Counter()
     for row in outputs.logits.tolist():
         best = [name for name, value in zip(CLASSES, row, strict=True) if value == max(row)]
@@ -175,7 +175,7 @@ def surplus(world: World, outputs: Outputs) -> list[float]:
     return [mean([of(word) for word in v.words]) for v in world.new]
 
 
-def misfit(world: World, outputs: Outputs) -> list[float]:
+def class_likelihood(world: World, outputs: Outputs) -> list[float]:
     everyone = [v for name in CLASSES for v in world.labelled(name)]
     vocabulary = set().union(*(v.words for v in world.window))
     all_words = sum(len(v.words) for v in everyone)
@@ -225,7 +225,7 @@ def or_mean(values: list[float | None]) -> list[float]:
     return [others if x is None else x for x in values]
 
 
-def remote(world: World, outputs: Outputs) -> list[float]:
+def known_distance(world: World, outputs: Outputs) -> list[float]:
     like, known = cosines(world), [v.name for v in world.older if v.label in CLASSES]
     found = []
     for v in world.new:
@@ -234,7 +234,7 @@ def remote(world: World, outputs: Outputs) -> list[float]:
     return or_mean(found)
 
 
-def crowding(world: World, outputs: Outputs) -> list[float]:
+def slice_density(world: World, outputs: Outputs) -> list[float]:
     like, late = cosines(world), {v.name for v in world.new}
     share = (len(world.new) - 1) / (len(world.window) - 1)
     found = []
@@ -249,12 +249,12 @@ def crowding(world: World, outputs: Outputs) -> list[float]:
 
 SLOW: dict[Score, Callable[[World, Outputs], list[float]]] = {
     NewWords(): new_words,
-    WordGrowth(): bursting,
-    ExcessWords(): surplus,
-    ClassLikelihood(): misfit,
+    WordGrowth(): word_growth,
+    ExcessWords(): excess_words,
+    ClassLikelihood(): class_likelihood,
     NewNeighbours(): new_neighbours,
-    KnownDistance(): remote,
-    SliceDensity(): crowding,
+    KnownDistance(): known_distance,
+    SliceDensity(): slice_density,
 }
 
 
@@ -326,7 +326,7 @@ def test_without_a_graph_all_are_alike(score: Score) -> None:
     assert score.observe(outputs, torch.zeros(len(outputs), dtype=torch.int64), {}) == {}
 
 
-def test_a_class_that_merely_grows_bursts_but_is_no_surplus() -> None:
+def test_a_class_that_merely_grows_has_growing_words_but_no_excess() -> None:
     old = ["red fire"] * 10 + ["blue sea"] * 10
     new = ["red fire"] * 20 + ["odd thing"] * 3
     labels = ["red"] * 10 + ["blue"] * 10 + [None] * 23
@@ -346,7 +346,7 @@ def test_a_class_that_merely_grows_bursts_but_is_no_surplus() -> None:
 class Given(Score):
     """Whatever stands in the first column of the hidden vectors."""
 
-    def of(self, outputs: Outputs, state: State) -> Tensor:  # noqa: ARG002
+    def compute(self, outputs: Outputs, state: State) -> Tensor:  # noqa: ARG002
         assert outputs.hidden is not None
         return outputs.hidden[:, 0].double()
 
@@ -359,7 +359,7 @@ def with_values(world: World, seed: int = 0) -> Outputs:
 
 @pytest.mark.parametrize("text", [True, False])
 @pytest.mark.parametrize(("weight", "rounds"), [(0.8, 5), (0.3, 1), (1.0, 2), (0.0, 3), (0.5, 0)])
-def test_smoothing_is_that_of_the_formula(text: bool, weight: float, rounds: int) -> None:
+def test_propagation_is_that_of_the_formula(text: bool, weight: float, rounds: int) -> None:
     world = a_world(text=text)
     outputs = with_values(world)
     own = Given().compute(outputs, {}).tolist()
@@ -466,7 +466,7 @@ def test_a_slice_with_nothing_to_see_raises_no_alarm_and_teaches_nothing() -> No
     assert (KnownDistance().compute(blind, {}) == 0).all()
     assert float(KnownDistance().compute(outputs, {}).mean()) < -0.2  # so 0 would be far out
     np.testing.assert_allclose(
-        score.compute(blind, state), Average((Given(),)).of(blind, inner(state, 0)) / 2, atol=1e-12
+        score.compute(blind, state), Average((Given(),)).compute(blind, inner(state, 0)) / 2, atol=1e-12
     )
     again = {**state, **score.observe(blind, targets, state)}
     np.testing.assert_allclose(score.compute(outputs, again), score.compute(outputs, state), atol=1e-12)

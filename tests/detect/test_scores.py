@@ -247,8 +247,9 @@ def test_scores_differ_by_kind_and_parameters() -> None:
     assert repr(Relative(Nearest(np.int64(3)), 1)) == "Relative(score=Nearest(k=3, most=20000), weight=1.0)"
     assert Relative(Energy(2)) == Relative(Energy(2.0), 10)
     assert Relative(Energy(2)) != Relative(Energy(3))
-    of_graphs = ["new_words", "bursting", "surplus", "misfit", "new_neighbours", "remote", "crowding"]
-    assert list(SCORES) == [*OF_OUTPUTS, "sentinel", *of_graphs]
+    of_words = ["new_words", "word_growth", "excess_words", "class_likelihood"]
+    of_neighbours = ["new_neighbours", "known_distance", "slice_density"]
+    assert list(SCORES) == [*OF_OUTPUTS, "auxiliary", *of_words, *of_neighbours]
     assert (Mahalanobis().shrinkage, Nearest().k, Nearest().most, Relative(MSP()).weight) == (0.1, 10, 20_000, 10)
 
 
@@ -606,7 +607,7 @@ def test_without_training_vertices_all_are_equally_far() -> None:
 class FirstHidden(Score):
     """Whatever stands in the first column of the hidden vectors."""
 
-    def of(self, outputs, state):
+    def compute(self, outputs, state):
         return outputs.hidden[:, 0].double()
 
 

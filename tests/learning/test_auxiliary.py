@@ -286,7 +286,7 @@ class OfDoc(Score):
     def requires(self) -> Requirements:
         return Requirements(auxiliary=DOC())
 
-    def of(self, outputs: Outputs, state: Any) -> Tensor:  # noqa: ARG002
+    def compute(self, outputs: Outputs, state: Any) -> Tensor:  # noqa: ARG002
         return outputs.logits.double().amax(1)
 
 
@@ -301,13 +301,13 @@ def test_scores_made_of_others_ask_for_what_these_do() -> None:
         Average((AuxiliaryModel(), OfDoc()))
 
 
-def test_the_sentinel_is_silent_where_there_is_no_second_model() -> None:
+def test_the_score_is_silent_without_an_auxiliary_model() -> None:
     outputs = Outputs(torch.randn(5, 3), auxiliary_logits=torch.randn(5, 3))
     assert torch.equal(AuxiliaryModel().compute(outputs, {}), -outputs.auxiliary_logits.double().amax(1))  # type: ignore[union-attr]
     alone = replace(outputs, auxiliary_logits=None)
     assert torch.equal(AuxiliaryModel().compute(alone, {}), torch.zeros(5, dtype=torch.float64))
     both = Average((MaxLogit(), AuxiliaryModel()))
-    assert torch.allclose(both.compute(alone, {}), Average((MaxLogit(),)).of(alone, {}) / 2)
+    assert torch.allclose(both.compute(alone, {}), Average((MaxLogit(),)).compute(alone, {}) / 2)
 
 
 @pytest.mark.parametrize("detector", [WATCHED, PostHoc(Relative(AuxiliaryModel())), AutoDetector()])
