@@ -173,6 +173,7 @@ def main() -> int:
     with ThreadPoolExecutor(given.jobs) as pool:
         for fault, found in pool.map(one, chosen):
             print(f"{fault['id']}: {found['result']} ({found['seconds']} s) {found['by']}", flush=True)
+            results = json.loads(kept.read_text()) if kept.exists() else {}  # another run may have written meanwhile
             results.setdefault(fault["id"], {})[given.version] = found
             kept.write_text(json.dumps(results, indent=1) + "\n")
             write_table(faults, results)
