@@ -394,6 +394,7 @@ class Ledger:
 
     def check(self) -> None:
         found = Workspace(self.workspace.store.folder).scores()
+        assert self.workspace.last_scores() == next((row for row in reversed(found) if row.labelled), None)
         times = sorted({row["time"] for row in self.decided.values()})
         assert [one.time for one in found] == times
         for one in found:

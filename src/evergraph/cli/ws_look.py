@@ -18,12 +18,11 @@ _MOST_SHOWN = 20
 
 def status(ws: Folder, as_json: Json = False, quiet: Quiet = False) -> None:
     """Show where a workspace stands: graph, model, what waits, how the last decisions did, and what to do next."""
-    found, scores, following = look(
+    found, last, following = look(
         ws,
         quiet or as_json,
-        lambda workspace: (workspace.status(), workspace.scores(), next_of(workspace, ws)),
+        lambda workspace: (workspace.status(), workspace.last_scores(), next_of(workspace, ws)),
     )
-    last = next((row for row in reversed(scores) if row.labelled), None)
     if as_json:
         known = {"scores": None if last is None else last.as_dict(), "next": following}
         print_json({"workspace": str(ws)} | found.as_dict() | known)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from evergraph.storage.records import Records, Row
 from evergraph.workspace.classes import supports
 from evergraph.workspace.store import State, model_record
 
-__all__ = ["SliceScores", "latest_decisions", "prequential", "read_models", "scored_decisions"]
+__all__ = ["SliceScores", "last_scores", "latest_decisions", "prequential", "read_models", "scored_decisions"]
 
 # Decisions on a vertex that is gone count as well, unless another vertex has come under its id.
 _COUNT = (
@@ -104,8 +104,10 @@ def _decision(row: Row, state: State) -> dict[str, Any]:
     }
 
 
-def scored_decisions(records: Records, state: State) -> dict[int, dict[str, dict[str, Any]]]:
-    """For each time, the last decision on each vertex before its label came, beside that label; by id.
+def scored_decisions(
+    records: Records, state: State, times: Iterable[int] | None = None
+) -> dict[int, dict[str, dict[str, Any]]]:
+    """For each time, or each of some, the last decision on each vertex before its label came, beside that label; by id.
 
     Classes have the names they have now; ``known`` tells whether the model that decided knew that of the label. Left
     out is what an earlier version that was returned to has undone: labels that are not in force any more, vertices
@@ -113,14 +115,19 @@ def scored_decisions(records: Records, state: State) -> dict[int, dict[str, dict
     """
     resolve, name = state.classes.resolve, state.classes.name
     known = {row.model: set(map(resolve, json.loads(row.classes))) for row in records.select("models")}
-    of_scored = "vertex IN (SELECT vertex FROM outcomes)"
-    labels = {row.vertex: row.label for row in records.select("labels", f"until IS NULL AND {of_scored}")}
+    chosen, parameters = "vertex IN (SELECT vertex FROM outcomes)", []
+    if times is not None:
+        chosen += " AND vertex IN (SELECT vertex FROM decisions WHERE time IN (SELECT value FROM json_each(?)))"
+        parameters = [json.dumps(list(times))]
+    labels = {row.vertex: row.label for row in records.select("labels", f"until IS NULL AND {chosen}", *parameters)}
     decided: dict[int, list[Row]] = {}
-    for row in records.select("decisions", f"{_COUNT} AND {of_scored} ORDER BY version"):
+    for row in records.select("decisions", f"{_COUNT} AND {chosen} ORDER BY version", *parameters):
         decided.setdefault(row.vertex, []).append(row)
     found: dict[int, dict[str, dict[str, Any]]] = {}
     first: dict[tuple[int, str], int] = {}
-    for outcome in records.select("outcomes", "TRUE ORDER BY version, vertex"):  # corrections and later ones win
+    for outcome in records.select(
+        "outcomes", f"{chosen} ORDER BY version, vertex", *parameters
+    ):  # corrections and later ones win
         truth, gone = resolve(outcome.truth), outcome.vertex not in labels
         label = labels.get(outcome.vertex)
         for row in decided.get(outcome.vertex, ()):
@@ -134,16 +141,26 @@ def scored_decisions(records: Records, state: State) -> dict[int, dict[str, dict
     return found
 
 
-def prequential(records: Records, state: State) -> list[SliceScores]:
-    """The scores of all slices that were decided, oldest first."""
-    drifts, scored = _drifts(records, state), scored_decisions(records, state)
+def prequential(records: Records, state: State, times: Sequence[int] | None = None) -> list[SliceScores]:
+    """The scores of all slices that were decided, or of some, oldest first."""
+    drifts, scored = _drifts(records, state), scored_decisions(records, state, times)
     decided: dict[int, list[dict[str, Any]]] = {}
-    for row in latest_decisions(records, state).values():
+    for row in latest_decisions(records, state, times).values():
         decided.setdefault(row["period"], []).append(row)
     return [
         _slice(state, time, decided[time], list(scored.get(time, {}).values()), drifts.get(time))
         for time in sorted(decided)
     ]
+
+
+def last_scores(records: Records, state: State) -> SliceScores | None:
+    """The scores of the newest slice with labels that have come for its decisions."""
+    sql = "SELECT DISTINCT time FROM decisions WHERE vertex IN (SELECT vertex FROM outcomes) ORDER BY time DESC"
+    for (time,) in records.query(sql):
+        for row in prequential(records, state, [time]):
+            if row.labelled:
+                return row
+    return None
 
 
 def _drifts(records: Records, state: State) -> dict[int, float]:

@@ -200,6 +200,12 @@ class Workspace:
 
         return self._look(prequential)
 
+    def last_scores(self) -> SliceScores | None:
+        """The scores of the newest slice with labels that have come; None where there is none."""
+        from evergraph.workspace.scores import last_scores
+
+        return self._look(last_scores)
+
     def review(self, most: int | None = 20, *, group: int | None = None) -> list[ReviewRow]:
         """The vertices held to be of an unseen class that have no label yet, most unseen first.
 
