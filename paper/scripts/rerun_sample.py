@@ -1,8 +1,8 @@
-"""Run a sample of every experiment again and compare it with the committed results, bit for bit.
+"""Run a sample of every experiment again and compare it with the committed results or others, bit for bit.
 
-The sample of an experiment are its fastest committed trials; that of `evergraph compare` is one seed on
-metamath. For each experiment it prints "N trials in both, M differ"; the exit code is 1 if any trial differs or an
-experiment has no sample. Results were made with one thread::
+The sample of an experiment are its fastest committed trials that no experiment before it has in its sample; that of
+`evergraph compare` is one seed on metamath. For each experiment and each folder of results it prints "N trials in both,
+M differ"; the exit code is 1 if any trial differs or an experiment has no sample. Results were made with one thread::
 
     OMP_NUM_THREADS=1 python paper/scripts/rerun_sample.py --graphs graphs --planetoid data/planetoid
 """
@@ -14,7 +14,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,12 +32,21 @@ SAMPLED = ("exp1", "exp2", "exp2a", "exp3", "exp4", "exp4a", "exp4b", "exp4c", "
 
 
 COMPARED = {"graph": "metamath", "seed": 0}
-DETECTORS = ("none", "msp", "energy", "gdoc:0.5", "gdoc:0.75")
+DETECTORS = ("none", "msp", "energy", "gdoc:0.5", "gdoc:0.75", "auto")
 
 
 def numbers(result: Mapping[str, Any]) -> dict[str, Any]:
     """A result without the times that it took."""
     return {name: value for name, value in result.items() if not name.startswith("seconds")}
+
+
+def differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Names of the figures that are not the same in both, or only in one."""
+    return sorted(
+        name
+        for name in before.keys() | now.keys()
+        if name not in before or name not in now or before[name] != now[name]
+    )
 
 
 def subjects(graphs: Path) -> list[Subject]:
@@ -67,27 +76,33 @@ def compared(folder: Path) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def rerun_compare() -> bool:
-    """Run the sample of `evergraph compare`; whether it differs."""
+def rerun_compare(results: Sequence[Path]) -> bool:
+    """Run the sample of `evergraph compare`; whether it differs from any of the results."""
     with tempfile.TemporaryDirectory() as folder:
         command = ["compare", COMPARED["graph"], "--seeds", COMPARED["seed"], "--detectors", ",".join(DETECTORS)]
         arguments = [sys.executable, "-m", "evergraph", *map(str, command), "--out", folder, "--jobs", "1", "--quiet"]
         subprocess.run(arguments, check=True, stdout=subprocess.DEVNULL)
-        before, now = compared(RESULTS / "compared"), compared(Path(folder))
-    shared = [name for name in before if name in now]
-    different = 0
-    for name in shared:
+        now = compared(Path(folder))
+    wrong = False
+    for path in results:
+        before = compared(path / "compared")
         changed = {
-            figure
-            for old, new in zip(before[name], now[name], strict=True)
-            for figure in old.keys() & new.keys()
-            if old[figure] != new[figure]
+            name: [figure for old, new in zip(before[name], now[name], strict=True) for figure in differing(old, new)]
+            for name in before
+            if name in now
         }
-        if changed:
-            different += 1
-            print(f"compare, {name}: {', '.join(sorted(changed))} differ")
-    print(f"compare: {len(shared)} trials in both, {different} differ", flush=True)
-    return bool(different) or not shared
+        wrong |= told("compare", path, changed)
+    return wrong
+
+
+def told(name: str, path: Path, changed: Mapping[str, Collection[str]]) -> bool:
+    """Say which figures of the trials in both differ; whether there are any, or no trials."""
+    for trial, figures in changed.items():
+        if figures:
+            print(f"{name}, {trial}: {', '.join(sorted(set(figures)))} differ from {path}")
+    different = sum(map(bool, changed.values()))
+    print(f"{name}: {len(changed)} trials in both, {different} differ from {path}", flush=True)
+    return bool(different) or not changed
 
 
 def main() -> int:
@@ -96,34 +111,43 @@ def main() -> int:
     parser.add_argument("--graphs", type=Path, required=True, help="folder of imported graphs: dblp-easy …")
     parser.add_argument("--planetoid", type=Path, required=True, help="folder of Planetoid's files")
     parser.add_argument(
-        "--results", type=Path, default=RESULTS, help="trials to compare with; default: the committed ones"
+        "--results",
+        type=Path,
+        nargs="+",
+        default=[RESULTS],
+        metavar="FOLDER",
+        help="results to compare with; default: the committed ones",
     )
     parser.add_argument("--trials", type=int, default=1, metavar="N", help="sample of each experiment; default: 1")
-    parser.add_argument("--only", nargs="*", metavar="NAME", help="experiments; default: all")
+    parser.add_argument("--only", nargs="+", choices=SAMPLED, metavar="NAME", help="experiments; default: all")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    committed = TrialStore(given.results).read()
+    committed = TrialStore(RESULTS).read()
+    kept = {path: TrialStore(path).read() for path in given.results}
     graphs = subjects(given.graphs)
-    again: dict[str, Mapping[str, Any]] = {}
+    sampled: set[str] = set()
     wrong = False
-    for name in given.only or SAMPLED:
+    for name in SAMPLED:
+        wanted = not given.only or name in given.only
         if name == "compare":
-            wrong |= rerun_compare()
+            wrong |= wanted and rerun_compare(given.results)
             continue
         planned = {trial_key(trial): trial for trial in trials_of(name, graphs, given.planetoid)}
-        there = sorted((key for key in planned if key in committed), key=lambda key: committed[key].made["seconds"])
-        different = 0
-        for key in there[: given.trials]:
-            if key not in again:
-                again[key] = numbers(planned[key].run())
-            before = numbers(committed[key].result)
-            changed = [figure for figure in before if before[figure] != again[key].get(figure)]
-            if changed:
-                different += 1
-                print(f"{name}, {key}, {committed[key].graph}, seed {committed[key].seed}: {', '.join(changed)} differ")
-        sample = len(there[: given.trials])
-        wrong |= bool(different) or not sample
-        print(f"{name}: {sample} trials in both, {different} differ", flush=True)
+        there = sorted(
+            (key for key in planned if key in committed),
+            key=lambda key: (key in sampled, committed[key].made["seconds"]),
+        )[: given.trials]
+        sampled.update(there)
+        if not wanted:
+            continue
+        again = {key: numbers(json.loads(json.dumps(planned[key].run()))) for key in there}
+        for path, found in kept.items():
+            changed = {
+                f"{key}, {found[key].graph}, seed {found[key].seed}": differing(numbers(found[key].result), again[key])
+                for key in there
+                if key in found
+            }
+            wrong |= told(name, path, changed)
     return int(wrong)
 
 
