@@ -114,3 +114,12 @@ def test_settings_in_a_name() -> None:
         names.build_detector("gdoc:0.5", threshold=0.4)
     with pytest.raises(InputError, match="has no setting 'threshold'"):
         names.build_detector("energy", threshold=0.4)
+
+
+def test_the_default_model_and_detector_are_chosen_in_one_place() -> None:
+    from evergraph import LifelongLearner
+    from evergraph.evaluation.configuration import Configuration
+
+    detector = names.build_detector(names.DEFAULT_DETECTOR)
+    assert detector == GDOC()
+    assert Configuration().detector == LifelongLearner().detector_.detector == detector

@@ -291,7 +291,7 @@ def test_fresh_weights_of_sgc_and_gcn(model: Model, prefix: str) -> None:
 def test_fresh_weights_of_the_mlp_are_those_of_torch() -> None:
     p = MLP(hidden=400).parameters(500, 300, Draw(1))
     for layer, inputs, outputs in ((0, 500, 400), (1, 400, 300)):
-        limit = 1 / math.sqrt(inputs)
+        limit = float(np.float32(1 / math.sqrt(inputs)))  # as torch stores it
         assert_uniform(p[f"{layer}.weight"], limit)
         assert_uniform(p[f"{layer}.bias"], limit)
         torch_layer = torch.nn.Linear(inputs, outputs)

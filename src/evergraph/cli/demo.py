@@ -104,14 +104,14 @@ def _check(out: Path) -> None:
 def _choose(graph: EvolvingGraph, say: Callable[[str], Any]) -> int:
     """Choose a history by the time differences, and say why."""
     from evergraph.analysis import first_task
-    from evergraph.learning.task import history_sizes
+    from evergraph.learning.task import AUTO_LEVEL, history_sizes
 
     first = first_task(graph) or graph.last_time
     sizes = history_sizes(graph, first)
     say(f"2. How much history?\n{_HISTORY.format(first=graph.axis.label(first))}")
     for level, years in sizes.items():
-        say(f"  {level:3d} %  {graph.axis.counted(years):>8}{'   <- chosen' if level == 50 else ''}")
-    return sizes[50]
+        say(f"  {level:3d} %  {graph.axis.counted(years):>8}{'   <- chosen' if level == AUTO_LEVEL else ''}")
+    return sizes[AUTO_LEVEL]
 
 
 def _run(out: Path, years: str, say: Callable[[str], Any], quiet: bool) -> tuple[float, Path]:

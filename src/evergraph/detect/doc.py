@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from evergraph.detect.base import Decision, Detector, Outputs, State, shares_of
-from evergraph.detect.losses import binary_cross_entropy
+from evergraph.detect.cross_entropy import binary_cross_entropy
 from evergraph.errors import InputError
 
 __all__ = ["DOC", "GDOC"]

@@ -8,7 +8,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from evergraph.detect.base import Decision, Detector, Outputs, Requirements, State, shares_of
-from evergraph.detect.losses import cross_entropy
+from evergraph.detect.cross_entropy import cross_entropy
 from evergraph.detect.scores import Energy, Relative, Score
 from evergraph.detect.thresholds import BackTest, Past, Threshold
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from evergraph.detect.base import Decision, Detector, Outputs, Requirements, State, shares_of
-from evergraph.detect.losses import cross_entropy
+from evergraph.detect.cross_entropy import cross_entropy
 
 __all__ = ["Softmax"]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from evergraph.detect import GDOC, Detector
+from evergraph.detect import Detector
 from evergraph.errors import InputError
 from evergraph.evaluation.results import flat
 from evergraph.graph.evolving import EvolvingGraph
@@ -15,8 +15,8 @@ from evergraph.graph.times import TimeAxis
 from evergraph.graph.window import TextMode
 from evergraph.learning.learner import LifelongLearner, Restart
 from evergraph.learning.task import History, Mode, Task, tasks
-from evergraph.names import described
-from evergraph.nn import GraphSAGE, Model
+from evergraph.names import DEFAULT_DETECTOR, DEFAULT_MODEL, build_detector, build_model, described
+from evergraph.nn import Model
 
 __all__ = ["Configuration"]
 
@@ -35,13 +35,14 @@ class Configuration:
     Examples
     --------
     >>> from evergraph.detect import DOC
+    >>> from evergraph.nn import GraphSAGE
     >>> configuration = Configuration(GraphSAGE(hidden=16), DOC(0.6), history=3)
     >>> configuration.described(TimeAxis())["detector"]
     {'name': 'doc', 'threshold': 0.6, 'alpha': None}
     """
 
-    model: Model = field(default_factory=GraphSAGE)
-    detector: Detector = field(default_factory=GDOC)
+    model: Model = field(default_factory=lambda: build_model(DEFAULT_MODEL))
+    detector: Detector = field(default_factory=lambda: build_detector(DEFAULT_DETECTOR))
     history: History = "auto"
     restart: Restart = "warm"
     steps: int = 200

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.detect import GDOC, Detector, FittedDetector, Outputs
+from evergraph.detect import Detector, FittedDetector, Outputs
 from evergraph.detect.base import State
 from evergraph.errors import EvergraphError, InputError
 from evergraph.graph.classes import columns_among
@@ -21,10 +21,11 @@ from evergraph.graph.window import TextMode, Window
 from evergraph.inputs.slice_context import SliceContext
 from evergraph.inputs.vocabulary import Vocabulary
 from evergraph.learning.decisions import Decisions
+from evergraph.learning.params import Params
 from evergraph.learning.replay import observe_slices, tasks_before
-from evergraph.learning.settings import Settings
 from evergraph.learning.task import Task
 from evergraph.learning.training import OnStep, default_rate, train
+from evergraph.names import DEFAULT_DETECTOR, build_detector
 from evergraph.nn import Batch, Draw, Model, Neighbours, SparseMatrix, carry_over
 from evergraph.nn.adam import Adam
 from evergraph.nn.base import Parameters, in_use
@@ -41,7 +42,7 @@ EXCLUDED = -1e4
 """Logit of a class that must not be decided for."""
 
 
-class LifelongLearner(Settings):
+class LifelongLearner(Params):
     """Keeps one model current on a graph that grows, and tells classes that were never seen before.
 
     Parameters
@@ -507,7 +508,7 @@ class LifelongLearner(Settings):
         return self._built[1]
 
     def _detector(self) -> Detector:
-        return GDOC() if self.detector is None else self.detector
+        return build_detector(DEFAULT_DETECTOR) if self.detector is None else self.detector
 
     def _check(self) -> None:
         if self.restart not in get_args(Restart):

@@ -16,12 +16,14 @@ from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.ids import Ids
 from evergraph.graph.window import Window
 
-__all__ = ["History", "Mode", "Task", "choose_history", "history_sizes", "tasks"]
+__all__ = ["AUTO_LEVEL", "History", "Mode", "Task", "choose_history", "history_sizes", "resolve_history", "tasks"]
 
 Mode = Literal["transductive", "inductive"]
 History = int | Literal["full", "auto"]
 
 _LEVELS = (25, 50, 75, 100)
+AUTO_LEVEL = 50
+"""Percentage of the time differences that the history ``"auto"`` covers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,13 +185,13 @@ def tasks(
             fix="choose an earlier first task",
         )
     start = max(start, graph.first_time + 1)  # before the first time there is nothing to learn from
-    size = check_history(graph, start, history)
+    size = resolve_history(graph, start, history)
     for time in np.unique(graph.times[np.searchsorted(graph.times, start) :]).tolist():
         yield Task(graph, time, size, mode, label_rate, seed)
 
 
-def check_history(graph: EvolvingGraph, time: int, history: History) -> int | None:
-    """The history as a number of times, None for all."""
+def resolve_history(graph: EvolvingGraph, time: int, history: History) -> int | None:
+    """Return the history as a number of times, None for all."""
     if history == "full":
         return None
     if history == "auto":
@@ -214,7 +216,7 @@ def choose_history(graph: EvolvingGraph, before: int | str) -> int:
             f"the graph has no edges before {graph.axis.label(graph.axis.period(before))} to choose a history from",
             fix="give a number of times as the history, or 'full'",
         )
-    return sizes[50]
+    return sizes[AUTO_LEVEL]
 
 
 def history_sizes(graph: EvolvingGraph, before: int) -> dict[int, int]:

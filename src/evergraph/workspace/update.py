@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from evergraph.detect import GDOC, Detector
+from evergraph.detect import Detector
 from evergraph.errors import InputError
 from evergraph.graph import ids as id_columns
 from evergraph.graph.evolving import EvolvingGraph
@@ -20,7 +20,7 @@ from evergraph.graph.segments import base_segment
 from evergraph.learning.learner import LifelongLearner
 from evergraph.learning.task import Task
 from evergraph.learning.training import OnStep
-from evergraph.nn import GraphSAGE
+from evergraph.names import DEFAULT_DETECTOR, DEFAULT_MODEL, build_detector, build_model
 from evergraph.nn.base import Model
 from evergraph.storage.objects import Objects
 from evergraph.storage.records import Records
@@ -180,7 +180,9 @@ def make_first(
     on_step: OnStep | None,
 ) -> None:
     """Train the first model of a workspace, and write its first version."""
-    learner = LifelongLearner(own[0] or GraphSAGE(), own[1] or GDOC(), restart="warm", **learning)
+    learner = LifelongLearner(
+        own[0] or build_model(DEFAULT_MODEL), own[1] or build_detector(DEFAULT_DETECTOR), restart="warm", **learning
+    )
     choice = Choice("cold", "it is the first")
     record = train(learner, next_task(graph, settings.history), choice, on_step)
     numbers = {name: number for number, name in enumerate(graph.class_names, 1)}

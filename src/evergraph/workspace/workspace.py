@@ -484,7 +484,7 @@ class Workspace:
 def _settings(graph: EvolvingGraph, history: History, columns: Columns, keep: int) -> Settings:
     """What was chosen, with the history as a number of times, and in words how it was chosen."""
     from evergraph.graph.features import WordCounts
-    from evergraph.learning.task import check_history, history_sizes
+    from evergraph.learning.task import AUTO_LEVEL, history_sizes, resolve_history
     from evergraph.workspace.update import next_task
 
     if columns.text is None and isinstance(graph.features, WordCounts):
@@ -492,10 +492,10 @@ def _settings(graph: EvolvingGraph, history: History, columns: Columns, keep: in
     time = next_task(graph, None).time
     sizes = history_sizes(graph, time) if history == "auto" else {}
     if not sizes:
-        size = check_history(graph, time, history)
+        size = resolve_history(graph, time, history)
         why = "is all there is" if size is None else f"of {graph.axis.counted(size)} was asked for"
         return Settings(size, f"the history {why}", columns, keep, graph.axis)
     shares = ", ".join(f"{level}%: {found}" for level, found in sizes.items())
-    chosen = graph.axis.counted(sizes[50])
+    chosen = graph.axis.counted(sizes[AUTO_LEVEL])
     why = f"the history of {chosen} covers half of the time differences over two edges ({shares})"
-    return Settings(sizes[50], why, columns, keep, graph.axis)
+    return Settings(sizes[AUTO_LEVEL], why, columns, keep, graph.axis)

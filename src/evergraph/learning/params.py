@@ -7,15 +7,15 @@ from typing import Any, Self
 
 from evergraph.errors import InputError
 
-__all__ = ["Settings"]
+__all__ = ["Params"]
 
 
-class Settings:
+class Params:
     """Arguments of the constructor, kept under their names: to read, to change and to print.
 
     Examples
     --------
-    >>> class Oven(Settings):
+    >>> class Oven(Params):
     ...     def __init__(self, degrees=180, fan=False):
     ...         self.degrees, self.fan = degrees, fan
     >>> Oven(fan=True).set_params(degrees=200)
