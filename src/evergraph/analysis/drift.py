@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from evergraph.graph.classes import total_variation
 from evergraph.graph.evolving import EvolvingGraph
 
-__all__ = ["Drift", "drift", "total_variation"]
+__all__ = ["Drift", "drift"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,11 +47,3 @@ def drift(graph: EvolvingGraph) -> Drift:
     counts = np.zeros((len(times), len(graph.class_names)))
     np.add.at(counts, (row, graph.codes[labelled]), 1)
     return Drift(times, total_variation(counts, counts), total_variation(np.cumsum(counts, axis=0), counts))
-
-
-def total_variation(past: NDArray[np.float64], present: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Total variation of each row of the present against the row before of the past."""
-    past, now = (counts / counts.sum(axis=1, keepdims=True) for counts in (past[:-1], present[1:]))
-    moves = np.full(len(present), np.nan)
-    moves[1:] = np.abs(past - now).sum(axis=1) / 2
-    return moves

@@ -6,7 +6,6 @@ import difflib
 import logging
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from evergraph.datasets.files import TableFile, open_table
+from evergraph.graph.column_names import Columns
 from evergraph.graph.columns import (
     EdgeColumns,
     Origin,
@@ -88,20 +88,6 @@ def read_tables(
     links = read_edges(edges, columns, checked.axis) if edges is not None else None
     about = {"source": "tables", "vertices": Path(vertices).name, "edges": Path(edges).name if edges else "none"}
     return EvolvingGraph.from_columns(checked, links, drop_dangling=drop_dangling, about=about)
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Which columns of tables hold what; the fields are the arguments of `read_tables`."""
-
-    id: str = "id"
-    time: str = "time"
-    label: str = "label"
-    text: str | None = None
-    features: tuple[str, ...] = ()
-    source: str = "source"
-    target: str = "target"
-    edge_time: str | None = None
 
 
 def read_vertices(

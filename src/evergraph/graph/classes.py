@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from evergraph.errors import InputError
 
-__all__ = ["UNSEEN", "ClassRegistry"]
+__all__ = ["UNSEEN", "ClassRegistry", "total_variation"]
 
 UNSEEN = "unseen"
 """What a decision says of a vertex whose class was never seen before; no class may bear this name."""
@@ -109,3 +109,11 @@ def columns_among(classes: tuple[str, ...], names: Iterable[str]) -> NDArray[np.
     """
     place = {name: row for row, name in enumerate(classes)}
     return np.array([*(place.get(name, -1) for name in names), -1])
+
+
+def total_variation(past: NDArray[np.float64], present: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Total variation of each row of the present against the row before of the past."""
+    past, now = (counts / counts.sum(axis=1, keepdims=True) for counts in (past[:-1], present[1:]))
+    moves = np.full(len(present), np.nan)
+    moves[1:] = np.abs(past - now).sum(axis=1) / 2
+    return moves

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evergraph.datasets.tables import Columns
 from evergraph.errors import InputError
 from evergraph.graph.classes import UNSEEN
+from evergraph.graph.column_names import Columns
 from evergraph.storage.records import Records
 from evergraph.workspace.change import Change, Contents, Outcome
 from evergraph.workspace.store import State, read_classes

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evergraph.datasets.tables import Columns
 from evergraph.errors import DamagedWorkspaceError
 from evergraph.graph.arrays import find_damage, from_arrays
 from evergraph.graph.classes import UNSEEN
+from evergraph.graph.column_names import Columns
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.segments import base_segment
 from evergraph.graph.times import TimeAxis

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from evergraph.analysis.drift import total_variation
 from evergraph.evaluation.metrics import score_task
-from evergraph.graph.classes import UNSEEN
+from evergraph.graph.classes import UNSEEN, total_variation
 from evergraph.storage.records import Records, Row
 from evergraph.workspace.classes import supports
 from evergraph.workspace.store import State, model_record

@@ -22,8 +22,8 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from evergraph.datasets.tables import Columns
 from evergraph.errors import DamagedWorkspaceError, EvergraphError, InputError
+from evergraph.graph.column_names import Columns
 from evergraph.graph.times import TimeAxis
 from evergraph.storage.checksummed import InvalidJsonError, converted
 from evergraph.storage.files import LOCK, locked, refuse_link, sync_folder

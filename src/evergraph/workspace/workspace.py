@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-from evergraph.datasets.tables import Columns
 from evergraph.errors import DamagedWorkspaceError, InputError
+from evergraph.graph.column_names import Columns
 from evergraph.storage.records import Records
 from evergraph.workspace.change import Change, Contents, Outcome
 from evergraph.workspace.store import Entry, ModelRecord, Settings, State, Store, read_state
