@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from evergraph.detect import DOC, GDOC, Decision, Detector, Outputs, Requirements, Softmax, check_detector, losses
+from evergraph.detect import (
+    DOC,
+    GDOC,
+    Decision,
+    Detector,
+    Outputs,
+    Requirements,
+    Softmax,
+    check_detector,
+    cross_entropy,
+)
 from evergraph.errors import InputError
 from evergraph.names import DETECTORS, build_detector
 
@@ -501,7 +511,7 @@ def value_and_gradient(function, logits):
 @pytest.mark.parametrize("detector", [DOC(), GDOC()], ids=repr)
 @pytest.mark.parametrize("block", [1, 100, 1 << 18])
 def test_the_loss_is_torchs(dtype, near, weighted, detector, block, monkeypatch) -> None:
-    monkeypatch.setattr(losses, "_BLOCK", block)
+    monkeypatch.setattr(cross_entropy, "_BLOCK", block)
     logits, targets, counts = draw(200, 7, dtype, scale=12.0)
     weights = torch.rand(200, generator=torch.Generator().manual_seed(1), dtype=dtype) if weighted else None
     pos_weight = None
@@ -764,7 +774,7 @@ def test_the_compiled_cross_entropy_is_torchs(classes: int, size: float) -> None
     targets = torch.randint(classes, (50,), generator=generator)
     shares = torch.rand(50, generator=generator)
     shares /= shares.sum()
-    ours = losses.cross_entropy(logits, targets, shares)
+    ours = cross_entropy.cross_entropy(logits, targets, shares)
     truth = (F.cross_entropy(exact, targets, reduction="none") * shares).sum()
     ours.backward()
     truth.backward()
@@ -781,7 +791,7 @@ def test_the_compiled_binary_cross_entropy_is_torchs(classes: int, size: float) 
     targets = torch.randint(classes, (50,), generator=generator)
     positive, shares = 5 * torch.rand(50, generator=generator), torch.rand(50, generator=generator)
     shares[3] = 0
-    ours = losses.binary_cross_entropy(logits, targets, positive, shares)
+    ours = cross_entropy.binary_cross_entropy(logits, targets, positive, shares)
     one_hot = F.one_hot(targets, classes).double()
     terms = F.binary_cross_entropy_with_logits(exact, one_hot, reduction="none")
     truth = (torch.where(one_hot > 0, positive[:, None], 1) * terms * shares[:, None]).sum()
