@@ -1,6 +1,6 @@
-"""Does it learn on real data? Runs some configurations and writes ``docs/sanity.md``: ``python -m benchmarks.sanity``.
+"""Train some configurations on real graphs and write docs/research/sanity.md: ``python -m benchmarks.sanity``.
 
-Results are kept in ``.sanity`` beside the sources, so that what was run is not run again.
+Finished runs are kept in ``.sanity`` and not repeated.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from evergraph.nn import MLP, GraphSAGE, MostFrequent
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / ".sanity"
-PAGE = ROOT / "docs" / "sanity.md"
+PAGE = ROOT / "docs" / "research" / "sanity.md"
 GRAPHS = ("dblp-easy", "dblp-hard")
 LONG = "history 6"  # on the larger graph only
 RUNS = {

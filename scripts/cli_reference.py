@@ -1,11 +1,11 @@
-"""Write the reference of the command line from the commands themselves.
+"""Write docs/reference/cli.md from the commands: ``python scripts/cli_reference.py``.
 
-Usage: ``python scripts/cli_reference.py docs/cli.md``. With ``--check`` nothing is written, and the exit code is 1 if
-the page is not what would be written.
+With ``--check`` nothing is written; the exit code is 1 if the page is out of date.
 """
 
 from __future__ import annotations
 
+import argparse
 import re
 import sys
 from collections.abc import Iterator
@@ -16,18 +16,21 @@ import typer
 
 from evergraph.cli import app
 
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "cli.md"
 HEAD = """\
 # Command line
 
-<!-- Written by: python scripts/cli_reference.py docs/cli.md -->
+<!-- Written by: python scripts/cli_reference.py -->
 
-Every command has `--help`, which says what this page says. Those that print have `--json`, for machines, and `--quiet`.
-What was asked for goes to standard output; progress and notes go to standard error. Exit codes: 0 done, 1 failed, 2 bad
-input, 130 stopped by Ctrl-C. What several commands have in common has one name. Three words serve twice: where tables
-are read, `--edges` names a file and `--text` and `--time` name columns; elsewhere they choose.
+This page lists every command and option; `--help` shows the same text. Results go to standard output, progress and
+notes to standard error. `--json` prints machine-readable results, `--quiet` prints no progress. All commands use the same
+[exit codes](exit-codes.md).
 
-`evergraph --install-completion` makes Tab complete commands, options, their choices and graphs, in Bash, Zsh, Fish and
-PowerShell ([more](how-to.md#shell-completion)).
+Three options have two meanings. Where tables are read, `--edges` names a file, and `--text` and `--time` name columns.
+Elsewhere they select a kind of edge, a text representation or a period.
+
+`evergraph --install-completion` sets up Tab completion of commands, options, their values and graphs for Bash, Zsh,
+Fish and PowerShell.
 """
 
 
@@ -47,7 +50,7 @@ def _section(command: Any, parent: Any, name: str) -> Iterator[str]:
     parts: dict[str, list[tuple[str, str]]] = {"argument": [], "option": []}
     for parameter in command.get_params(context):
         record = parameter.get_help_record(context)
-        if record is not None and (parent is None or "--help" not in record[0]):  # else it would stand everywhere
+        if record is not None and (parent is None or "--help" not in record[0]):  # else it would appear everywhere
             parts[parameter.param_type_name].append(record)
     for kind, records in parts.items():
         if records:
@@ -69,7 +72,7 @@ def _section(command: Any, parent: Any, name: str) -> Iterator[str]:
 
 
 def _row(names: str, text: str) -> tuple[str, str, str]:
-    """A row of a table: an option, what it does, and what it is unless given."""
+    """Row of a table: option, meaning, default."""
     meaning, _, extra = text.partition("  [")
     extra = re.sub(r"x>=(\S+)", r"from \1 up", extra.removesuffix("]").replace("default: ", "").replace("; ", ", "))
     if found := re.fullmatch(r"(.*?) ?Default: (.*)\.", meaning, re.DOTALL):
@@ -84,7 +87,7 @@ def _row(names: str, text: str) -> tuple[str, str, str]:
 
 
 def _example(epilog: str) -> str:
-    """The epilog; an example as something to copy."""
+    """The epilog, with its example as a code block."""
     found = re.fullmatch(r"Example: (evergraph [^.]*(?:\.\S[^.]*)*?)(?:\. (.*))?", " ".join(epilog.split()))
     if found is None:
         return f"\n{_text(epilog)}\n"
@@ -96,15 +99,16 @@ def _text(text: str | None) -> str:
     return re.sub(r"[<|*_]", lambda letter: f"&#{ord(letter[0])};", text or "").strip()
 
 
-def main(path: Path, check: bool) -> None:
-    """Write the page, or say whether it would change."""
+def main() -> None:
+    """Write the page or check it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true")
     found = page()
-    if check:
-        if not path.exists() or path.read_text(encoding="utf-8") != found:
-            sys.exit(f"{path} is out of date: python scripts/cli_reference.py {path}")
-        return
-    path.write_text(found, encoding="utf-8")
+    if not parser.parse_args().check:
+        PAGE.write_text(found, encoding="utf-8")
+    elif not PAGE.exists() or PAGE.read_text(encoding="utf-8") != found:
+        sys.exit(f"{PAGE} is out of date. Run: python scripts/cli_reference.py")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), "--check" in sys.argv[2:])
+    main()

@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/concepts.md: window, restart, growing layers, unseen class, time differences.
+"""Draw the pictures of docs/explanation/concepts.md: window, restart, growing layers, unseen class, time differences.
 
 Usage: ``python scripts/draw_concepts.py docs/assets/concepts``
 """

@@ -1,13 +1,15 @@
-"""Put tables and figures of ``paper/results`` into a page: ``python paper/scripts/fill_page.py docs/reproduction.md``.
+"""Insert tables and figures of ``paper/results`` into the research pages.
 
-A page says where they go, and all between two such lines is written anew::
+Usage: ``python paper/scripts/fill_page.py [PAGE ...]``
+
+A page marks the places; the text between two such lines is replaced::
 
     <!-- table: exp2/exp2-dblp-easy -->
     <!-- end -->
-    <!-- figure: exp2/exp2 | What is to be seen -->
+    <!-- figure: exp2/exp2 | Caption -->
     <!-- end -->
 
-With ``--check`` nothing is written, and the answer is whether the page is up to date.
+With ``--check`` nothing is written; the exit code is 1 if a page is out of date.
 """
 
 from __future__ import annotations
@@ -19,13 +21,15 @@ import sys
 from pathlib import Path
 
 RESULTS = Path(__file__).parents[1] / "results"
-PICTURES = Path("assets") / "reproduction"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = [DOCS / "research" / name for name in ("reproduction.md", "unseen-classes.md")]
+PICTURES = Path("..") / "assets" / "reproduction"  # as a page in docs/research links them
 PLACE = re.compile(r"^<!-- (table|figure): ([\w/.-]+)(?: \| (.*?))? -->\n(.*?)^<!-- end -->$", re.MULTILINE | re.DOTALL)
 MISSING = "*Not run yet.*\n"
 
 
 def filled(page: Path) -> str:
-    """The text of a page with everything in its place."""
+    """Text of a page with its tables and figures."""
 
     def content(place: re.Match[str]) -> str:
         kind, stem, told, _ = place.groups()
@@ -43,27 +47,31 @@ def filled(page: Path) -> str:
 
 
 def pictures(page: Path) -> dict[Path, Path]:
-    """Where each figure of a page comes from, by where it goes."""
+    """Source of each figure of a page, by its target."""
     stems = [stem for kind, stem, _, _ in PLACE.findall(page.read_text(encoding="utf-8")) if kind == "figure"]
     found = {page.parent / PICTURES / f"{Path(stem).name}.svg": RESULTS / f"{stem}.svg" for stem in stems}
     return {goal: source for goal, source in found.items() if source.exists()}
 
 
+def is_current(page: Path) -> bool:
+    """Whether a page and its figures are up to date."""
+    same = all(goal.exists() and goal.read_bytes() == source.read_bytes() for goal, source in pictures(page).items())
+    return same and filled(page) == page.read_text(encoding="utf-8")
+
+
 def main() -> int:
-    """Fill a page, or say whether it is filled."""
+    """Fill the pages, or check them."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("page", type=Path)
+    parser.add_argument("pages", type=Path, nargs="*", default=PAGES)
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
-    page: Path = arguments.page
-    text, drawn = filled(page), pictures(page)
     if arguments.check:
-        same = all(goal.exists() and goal.read_bytes() == source.read_bytes() for goal, source in drawn.items())
-        return 0 if same and text == page.read_text(encoding="utf-8") else 1
-    page.write_text(text, encoding="utf-8")
-    for goal, source in drawn.items():
-        goal.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, goal)
+        return 0 if all(map(is_current, arguments.pages)) else 1
+    for page in arguments.pages:
+        page.write_text(filled(page), encoding="utf-8")
+        for goal, source in pictures(page).items():
+            goal.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, goal)
     return 0
 
 

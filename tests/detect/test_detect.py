@@ -585,7 +585,7 @@ def test_the_loss_makes_one_matrix_and_no_matrix_of_targets() -> None:
 
 
 def test_only_positives_are_weighted_as_in_the_authors_code() -> None:
-    # A7 of docs/errata.md. Two vertices of class 0 and one of class 1, every p = 1/2, so every term is log 2.
+    # A7 of docs/research/errata.md. Two vertices of class 0 and one of class 1, every p = 1/2, so every term is log 2.
     logits, targets, counts = torch.zeros(3, 2, dtype=torch.float64), torch.tensor([0, 0, 1]), torch.tensor([2, 1])
     weights = GDOC().positive_weights(counts)
     assert weights.tolist() == [0.5, 2.0]

@@ -492,7 +492,7 @@ def test_old_classes_keep_their_logits(model: Model, stored: str) -> None:
     grown = carry_over(old, parameters(model, 9, 5, 2))
     if isinstance(model, GAT):
         # The last layer's attention reads the outputs of all classes, and so of new ones. With no attention to those,
-        # it is that of before; had a known class lost its own (A5 of docs/errata.md), it would not be.
+        # it is that of before; had a known class lost its own (A5 of docs/research/errata.md), it would not be.
         for end in ("left", "right"):
             grown[f"{model.layers - 1}.{end}"][:, 3:] = 0
     before, _ = model.forward(old, batch_of(case, x, "numba"), None)
@@ -504,7 +504,7 @@ def test_old_classes_keep_their_logits(model: Model, stored: str) -> None:
 
 @pytest.mark.parametrize("out_heads", [1, 2])
 def test_growth_keeps_the_attention_of_known_classes(out_heads: int) -> None:
-    """A5 of docs/errata.md: the authors' code redraws it, and takes rows of another head when there are several."""
+    """A5 of docs/research/errata.md: the authors' code redraws it, and takes rows of another head when there are several."""
     model = GAT(out_heads=out_heads)
     old, fresh = model.parameters(6, 3, Draw(1)), model.parameters(6, 5, Draw(2))
     grown = carry_over(old, fresh)

@@ -8,7 +8,9 @@ import pytest
 
 from evergraph import names
 
-ENTRIES = re.findall(r"^::: (\S+)$", Path(__file__).parents[2].joinpath("docs/api.md").read_text(), re.MULTILINE)
+ENTRIES = re.findall(
+    r"^::: (\S+)$", Path(__file__).parents[2].joinpath("docs/reference/api.md").read_text(), re.MULTILINE
+)
 
 
 def resolve(path):

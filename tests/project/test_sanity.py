@@ -1,6 +1,6 @@
 """On real data: better models are better, and detectors detect. About half an hour: ``make sanity``.
 
-The runs are those of ``docs/sanity.md`` and are kept, so that they are made once.
+The runs are those of ``docs/research/sanity.md`` and are kept, so that they are made once.
 """
 
 from __future__ import annotations

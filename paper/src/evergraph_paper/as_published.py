@@ -1,7 +1,7 @@
 """What the authors' code does differently from Evergraph, to reproduce their numbers and to show the difference.
 
 Everything here is wrong, surprising or at odds with the paper's text. It is a reference of its own that shares only the
-models with Evergraph; no other module behaves like it. The codes (A1 …) are those of `docs/errata.md`.
+models with Evergraph; no other module behaves like it. The codes (A1 …) are those of `docs/research/errata.md`.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class Outputs:
 class Decision(NamedTuple):
     """A detector's decision on some vertices.
 
-    Parameters
+    Attributes
     ----------
     score
         How unseen each vertex's class looks, as float64: higher means more unseen.
