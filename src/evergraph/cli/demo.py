@@ -20,15 +20,13 @@ EXAMPLE = "Example: evergraph demo --out demo"
 
 _GRAPH = "metamath"
 _ADDED, _COMING = 2019, 2020
-_THRESHOLD = 0.5
 
 _MARKER = ".evergraph-demo"
 _WRITTEN = (
     "run",
     "report.html",
     *(f"{name}-{kind}.csv" for name in ("past", _ADDED, _COMING) for kind in ("vertices", "edges")),
-    f"{_ADDED}-labels.csv",
-    *(f"{time}-decisions.csv" for time in (_ADDED, _COMING)),
+    *(f"{time}-{kind}.csv" for time in (_ADDED, _COMING) for kind in ("labels", "decisions")),
 )
 """What a demo writes beside its workspace, and writes over the next time."""
 
@@ -70,7 +68,7 @@ def demo(
     accuracy, report = _run(out, graph.axis.counted(size), say, quiet or as_json)
     changed = _loop(graph, out, say, quiet or as_json)
     say(f"\nDone in {watch.seconds():.0f} s. Open the report in a browser: {report}")
-    say(f"Then look around: evergraph ws status {out / 'ws'}; evergraph --help")
+    say(f"Next: evergraph ws label {out / 'ws'} --labels {out / f'{_COMING}-labels.csv'} (the labels of {_COMING})")
     if as_json:
         print_json(
             {
@@ -122,8 +120,8 @@ def _run(out: Path, years: str, say: Callable[[str], Any], quiet: bool) -> tuple
 
     say(f"\n3. Learning for life\n{_RUN.format(years=years)}")
     folder, page = out / "run", out / "report.html"
-    say(f"\n$ evergraph run {_GRAPH} --threshold {_THRESHOLD} --out {folder}")
-    run(_GRAPH, threshold=_THRESHOLD, out=folder, replace=True, quiet=quiet)
+    say(f"\n$ evergraph run {_GRAPH} --out {folder}")
+    run(_GRAPH, out=folder, replace=True, quiet=quiet)
     say(f"\n$ evergraph report {folder} --out {page}")
     report(folder, out=page, quiet=quiet)
     headline = story_of_run(folder).headlines[0].value
@@ -144,7 +142,7 @@ def _loop(graph: EvolvingGraph, out: Path, say: Callable[[str], Any], quiet: boo
         command(folder, **given, quiet=quiet)
 
     past, new, labels, following = files
-    show("init", ws.init, vertices=past[0], edges=past[1], every="year", threshold=_THRESHOLD)
+    show("init", ws.init, vertices=past[0], edges=past[1], every="year")
     show("add", ws.add, vertices=new[0], edges=new[1])
     show("predict", ws.predict, out=out / f"{_ADDED}-decisions.csv", replace=True)
     show("label", ws.label, labels=labels)
@@ -201,6 +199,6 @@ def _write_slices(graph: EvolvingGraph, out: Path) -> tuple[_Files, _Files, Path
     past = write("past", last=_ADDED - 1, labels=True)
     new = write(str(_ADDED), first=_ADDED, last=_ADDED, labels=False)
     following = write(str(_COMING), first=_COMING, last=_COMING, labels=False)
-    labels = out / f"{_ADDED}-labels.csv"
-    pa_csv.write_csv(to_tables(graph, _ADDED, _ADDED)[0].select(["id", "label"]), labels)
-    return past, new, labels, following
+    for time in (_ADDED, _COMING):
+        pa_csv.write_csv(to_tables(graph, time, time)[0].select(["id", "label"]), out / f"{time}-labels.csv")
+    return past, new, out / f"{_ADDED}-labels.csv", following
