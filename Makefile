@@ -30,6 +30,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python scripts/check_prose.py
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks

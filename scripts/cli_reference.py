@@ -23,8 +23,8 @@ HEAD = """\
 <!-- Written by: python scripts/cli_reference.py -->
 
 This page lists every command and option; `--help` shows the same text. Results go to standard output, progress and
-notes to standard error. `--json` prints machine-readable results, `--quiet` prints no progress. All commands use the same
-[exit codes](exit-codes.md).
+notes to standard error. `--json` prints machine-readable results, `--quiet` prints no progress. All commands
+use the same [exit codes](exit-codes.md).
 
 Three options have two meanings. Where tables are read, `--edges` names a file, and `--text` and `--time` name columns.
 Elsewhere they select a kind of edge, a text representation or a period.
