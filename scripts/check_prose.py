@@ -23,7 +23,7 @@ CHECKED = ["docs/reference"]
 WORDS = Path(__file__).with_name("prose_words.txt")
 BRITISH = Path(codespell_lib.__file__).parent / "data" / "dictionary_en-GB_to_en-US.txt"
 # American forms that are British, too, in another sense or as another part of speech.
-IGNORED = "license,program,programs,meter,meters,story,draft,check,practice,specialty,focused,ton,tons"
+IGNORED = "fpr,license,program,programs,meter,meters,story,draft,check,practice,specialty,focused,ton,tons"
 GENERATED = re.compile(r"^<!-- (?:table|figure):.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
 NOT_PROSE = {
     ".md": r"^(```|~~~).*?^\1|`+[^`]*`+|<!--.*?-->|\]\([^)]*\)|https?://\S+|^ *>[^\n]*|^--8<--.*?$|<[a-z/][^>]*>",

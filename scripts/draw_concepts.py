@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/explanation/concepts.md: window, restart, growing layers, unseen class, time differences.
+"""Draw the pictures of docs/explanation/concepts.md.
 
 Usage: ``python scripts/draw_concepts.py docs/assets/concepts``
 """
@@ -20,12 +20,12 @@ from evergraph.presentation import COLOURS, styled
 
 BLUE, RED, GREEN, _, ORANGE, SKY, _ = COLOURS
 INK, GREY, FAINT = "#222222", "#777777", "#D5D5D5"
-SEEN, ASKED = "#DDE9F4", "#FBE3D4"  # behind what is learnt from, and behind what is asked
-WIDTH = 6.4  # inches: letters are then large enough on a telephone, too
+SEEN, ASKED = "#DDE9F4", "#FBE3D4"  # backgrounds of training and of predicted periods
+WIDTH = 6.4  # inches: text is then large enough on a phone, too
 
 
 def main(folder: Path) -> None:
-    """Draw all five."""
+    """Draw all five pictures into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for draw in (window, restart, growing, unseen, time_differences):
         with styled():
@@ -37,7 +37,7 @@ def main(folder: Path) -> None:
 
 
 def canvas(height: float, right: float, top: float) -> tuple[Figure, Axes]:
-    """A white card with round corners, which reads alike on a light and on a dark page, and room from (0, 0) on it."""
+    """White card with round corners, readable on light and dark pages, and axes that start at (0, 0)."""
     picture = Figure(figsize=(WIDTH, height))
     _card(picture)
     axes = picture.add_axes((0.015, 0.02, 0.97, 0.96))
@@ -75,7 +75,7 @@ def box(axes: Axes, x: float, y: float, width: float, height: float, colour: str
 
 
 def say(axes: Axes, x: float, y: float, text: str, **more: Any) -> None:
-    """Some words around the point (x, y)."""
+    """Text centred on the point (x, y)."""
     look = {"ha": "center", "va": "center", "fontsize": 9.5, "color": INK, "zorder": 5, "linespacing": 1.35, **more}
     axes.text(x, y, text, **look)
 
@@ -87,12 +87,12 @@ def arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], **mo
 
 
 def fresh(axes: Axes, x: float, y: float) -> None:
-    """The sign for weights that are drawn afresh."""
+    """Mark for new random weights."""
     axes.scatter(x, y, s=34, marker="D", facecolors="white", edgecolors=INK, linewidths=1.1, zorder=5)
 
 
 def window() -> Figure:
-    """Three tasks, one below the other: the window slides along."""
+    """Three tasks, one below the other, with a moving window."""
     years, history = range(2015, 2022), 3
     picture, axes = canvas(3.5, 8.9, 5.5)
     classes = {2015: "AB", 2016: "BA", 2017: "AAB", 2018: "BAC", 2019: "CAB", 2020: "ACB", 2021: "BCA"}
@@ -119,25 +119,25 @@ def window() -> Figure:
                         x, height, s=95, color=colours[name], alpha=1 if seen else 0.22, linewidths=0, zorder=3
                     )
     box(axes, 0.32, 0.42, 0.34, 0.34, SEEN)
-    say(axes, 0.58, 0.42, "history of 3: learnt from", ha="left", fontsize=9)
-    box(axes, 3.97, 0.42, 0.34, 0.34, ASKED)
-    say(axes, 4.23, 0.42, "decided", ha="left", fontsize=9)
-    axes.scatter(5.72, 0.42, s=95, color=BLUE, alpha=0.22, linewidths=0)
-    say(axes, 5.94, 0.42, "out of sight", ha="left", fontsize=9)
-    axes.scatter(7.75, 0.42, s=14, color=GREY, marker=".")
-    say(axes, 7.87, 0.42, "to come", ha="left", fontsize=9)
+    say(axes, 0.58, 0.42, "history of 3: training", ha="left", fontsize=9)
+    box(axes, 3.47, 0.42, 0.34, 0.34, ASKED)
+    say(axes, 3.73, 0.42, "predicted", ha="left", fontsize=9)
+    axes.scatter(5.22, 0.42, s=95, color=BLUE, alpha=0.22, linewidths=0)
+    say(axes, 5.44, 0.42, "outside the window", ha="left", fontsize=9)
+    axes.scatter(7.8, 0.42, s=14, color=GREY, marker=".")
+    say(axes, 7.92, 0.42, "future", ha="left", fontsize=9)
     return picture
 
 
 def restart() -> Figure:
-    """Four ways through the same four tasks."""
+    """Four restarts over the same four tasks."""
     picture, axes = canvas(3.9, 8.9, 6.4)
     columns = [3.0, 4.65, 6.3, 7.95]
     for number, x in enumerate(columns):
         say(axes, x, 6.05, f"task {number + 1}", color=GREY)
     box(axes, columns[2] - 0.1, 3.18, 1.56, 4.25, "#FFF3E0", zorder=0)
-    say(axes, columns[2], 5.65, "a class is new", fontsize=8.5, color=RED)
-    # For each way: which weights each task ends with (a letter is one line of descent) and whether it trains.
+    say(axes, columns[2], 5.65, "new class", fontsize=8.5, color=RED)
+    # For each way: which weights each task ends with (one letter per start) and whether it trains.
     ways = {"warm": "aaaa", "cold": "abcd", "hybrid": "aabb", "once": "aaaa"}
     shades = dict(zip("abcd", (BLUE, GREEN, ORANGE, "#9A6FB0"), strict=True))
     for row, (way, line) in enumerate(ways.items()):
@@ -147,7 +147,7 @@ def restart() -> Figure:
             trains = way != "once" or number == 0
             look = {"edgecolor": shades[letter], "linewidth": 1.4}
             box(axes, x, y, 0.95, 0.56, shades[letter] if trains else "white", **look)
-            say(axes, x, y, "train" if trains else "decide", color="white" if trains else shades[letter], fontsize=9)
+            say(axes, x, y, "train" if trains else "predict", color="white" if trains else shades[letter], fontsize=9)
             if number == 0 or line[number - 1] != letter:
                 axes.scatter(
                     x - 0.66, y, s=34, marker="D", facecolors="white", edgecolors=INK, linewidths=1.1, zorder=5
@@ -155,9 +155,9 @@ def restart() -> Figure:
             if number and line[number - 1] == letter:
                 arrow(axes, (columns[number - 1] + 0.5, y), (x - 0.5, y), color=shades[letter])
     fresh(axes, 0.42, 0.32)
-    say(axes, 0.62, 0.32, "weights drawn afresh", ha="left", fontsize=9)
+    say(axes, 0.62, 0.32, "new random weights", ha="left", fontsize=9)
     arrow(axes, (4.0, 0.32), (4.75, 0.32), color=BLUE)
-    say(axes, 4.9, 0.32, "goes on from the weights of the last task", ha="left", fontsize=9)
+    say(axes, 4.9, 0.32, "continues from the previous weights", ha="left", fontsize=9)
     return picture
 
 
@@ -180,14 +180,14 @@ def growing() -> Figure:
                 for column in range(4):
                     where = (left + 1.1 + column * 0.33, y - 0.15)
                     axes.add_patch(Rectangle(where, 0.28, 0.3, facecolor=ORANGE if new else SKY))
-    for x, colour, text in ((0.75, SKY, "kept from the last task"), (4.4, ORANGE, "drawn afresh, then trained")):
+    for x, colour, text in ((0.75, SKY, "kept from the previous task"), (4.4, ORANGE, "new random weights")):
         axes.add_patch(Rectangle((x, 0.27), 0.28, 0.3, facecolor=colour))
         say(axes, x + 0.43, 0.42, text, ha="left", fontsize=9)
     return picture
 
 
 def unseen() -> Figure:
-    """What is said of three vertices, and what becomes of it."""
+    """Class probabilities and decisions of three vertices."""
     picture, axes = canvas(3.3, 8.9, 5.5)
     known, threshold, bottom, height = ["ICML", "KDD", "WSDM"], 0.75, 1.35, 2.9
     vertices = {"p31": (0.06, 0.93, 0.12), "p32": (0.82, 0.77, 0.05), "p33": (0.34, 0.08, 0.55)}
@@ -210,12 +210,12 @@ def unseen() -> Figure:
     line = bottom + threshold * height
     axes.plot([0.75, 8.7], [line, line], color=RED, linewidth=1.2, linestyle=(0, (5, 3)), zorder=4)
     say(axes, 0.68, line, "τ .75", ha="right", color=RED, fontsize=9)
-    say(axes, 0.15, 0.5, "decided", ha="left", fontsize=9, color=GREY)
+    say(axes, 0.15, 0.5, "decision", ha="left", fontsize=9, color=GREY)
     return picture
 
 
 def time_differences() -> Figure:
-    """How pairs are counted, and what their percentiles say."""
+    """How pairs are counted, and the histogram of their time differences."""
     picture = Figure(figsize=(WIDTH, 3.1))
     _card(picture)
     _pairs(picture.add_axes((0.02, 0.02, 0.45, 0.8)))

@@ -6,9 +6,12 @@ A page marks the places; the text between two such lines is replaced::
 
     <!-- table: exp2/exp2-dblp-easy -->
     <!-- end -->
+    <!-- table: compared/compared | columns: detector, MCC | groups: acl -->
+    <!-- end -->
     <!-- figure: exp2/exp2 | Caption -->
     <!-- end -->
 
+Columns and groups (bold rows and the rows below them) select a part of a table; its full version stays in the results.
 With ``--check`` nothing is written; the exit code is 1 if a page is out of date.
 """
 
@@ -36,7 +39,7 @@ def filled(page: Path) -> str:
         head = place.group(0).splitlines()[0]
         if kind == "table":
             source = RESULTS / f"{stem}.md"
-            inside = source.read_text(encoding="utf-8") if source.exists() else MISSING
+            inside = part_of(source.read_text(encoding="utf-8"), told or "") if source.exists() else MISSING
         else:
             picture = PICTURES / f"{Path(stem).name}.svg"
             there = (RESULTS / f"{stem}.svg").exists()
@@ -44,6 +47,27 @@ def filled(page: Path) -> str:
         return f"{head}\n\n{inside.strip()}\n\n<!-- end -->"
 
     return PLACE.sub(content, page.read_text(encoding="utf-8"))
+
+
+def part_of(table: str, selection: str) -> str:
+    """Some columns and groups of a Markdown table, as ``columns: a, b | groups: c`` selects them."""
+    wanted = dict(re.findall(r"(columns|groups): ([^|]*[^| ])", selection))
+    if not wanted:
+        return table
+    columns, groups = (wanted.get(key, "").split(", ") for key in ("columns", "groups"))
+    kept, picked, group = [], [], ""
+    for line in table.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if not line.startswith("|"):
+            kept.append(line)
+            continue
+        if not picked:
+            picked = [cells.index(name) for name in columns] if "columns" in wanted else list(range(len(cells)))
+        elif found := re.fullmatch(r"\*\*(.*)\*\*", cells[0]):
+            group = found[1]
+        if not group or "groups" not in wanted or group in groups:
+            kept.append(f"| {' | '.join(cells[column] for column in picked)} |")
+    return "\n".join(kept)
 
 
 def pictures(page: Path) -> dict[Path, Path]:
