@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from evergraph import names as registry
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 GUIDES = [
@@ -69,6 +71,9 @@ def run_command(given, command):
         case ["evergraph", *words]:
             if words[0] in ("run", "compare") or words[:2] == ["ws", "init"]:
                 words = [*words, *(() if "--steps" in words else ("--steps", FEW_STEPS))]
+            if words[0] == "reproduce" and "--seeds" in words:
+                where = words.index("--seeds")
+                words[where : where + 2] = ["--quick"]
             if "--seeds" in words:
                 words[words.index("--seeds") + 1] = "0-1"
             code, _, error = command(*words)
@@ -113,6 +118,9 @@ def test_all_blocks_of_a_guide_run_in_their_order(page, tmp_path, monkeypatch, c
     shutil.copytree(ROOT / "paper" / "results", tmp_path / "paper" / "results")
     if " demo/" in page.read_text(encoding="utf-8"):
         shutil.copytree(request.getfixturevalue("demo_folder"), tmp_path / "demo")
+    if "pip install ./examples/plugin" in page.read_text(encoding="utf-8"):
+        monkeypatch.syspath_prepend(request.getfixturevalue("installed"))
+        monkeypatch.setattr(registry, "_plugins", registry._plugins.__wrapped__)  # without what is cached
     monkeypatch.chdir(tmp_path)
     names = {}
     for language, block in blocks(page, "sh|python"):
