@@ -57,7 +57,7 @@ def _bytes(folder: Path) -> int:
 def ratio(seconds: list[list[float]]) -> tuple[float, float, float]:
     """Seconds of the first hundred rounds after the tenth, of the last hundred, and how many times the first is that.
 
-    With fewer rounds a tenth of them stands for the hundred.
+    With fewer than a thousand rounds, a tenth of them is used instead of a hundred.
     """
     totals = [sum(parts) for parts in seconds]
     part = max(1, min(100, len(totals) // 3))

@@ -1,6 +1,6 @@
-"""Learn how to compare two ways of learning over several seeds, with intervals, in runs that survive a kill.
+"""Learn how to compare restarts over several seeds, with intervals, in runs that can be stopped and continued.
 
-Warm restarts go on from the last weights, cold ones draw all afresh: is it worth remembering?
+Warm restarts continue from the previous weights, cold ones start from new random weights. Which is better?
 Run it with: python examples/comparing_restarts.py
 """
 
@@ -26,11 +26,11 @@ def main() -> None:
             accuracy = found[restart].summary()["accuracy"]
             print(f"{restart:6}  accuracy {accuracy['mean']:.3f} ± {accuracy['ci95']:.3f}")
 
-        # Asked for again with a seed more, as after a kill: what is there is read, only the rest is computed.
+        # Run again with one more seed: finished seeds are read from the folder, only the new one is computed.
         again = run(settings, graph, range(4), out=Path(folder) / restart)
         print("seeds 0 to 2 as before:", all(again.rows[seed] == found[restart].rows[seed] for seed in SEEDS))
 
-    # Forward transfer: the mean gain of warm over cold from the second task on, here for each seed.
+    # Forward transfer: mean gain in accuracy of warm over cold from the second task on, per seed.
     accuracy = {way: [[row.scores.accuracy for row in rows] for rows in found[way].rows.values()] for way in found}
     gain = over_seeds([forward_transfer([accuracy["warm"][seed]], [accuracy["cold"][seed]]) for seed in SEEDS])
     print(f"forward transfer {gain.mean:+.3f} ± {gain.half:.3f}")

@@ -1,6 +1,6 @@
 """Learn how to simulate that only some vertices ever get a label, and what that costs.
 
-Each vertex draws one number when it is born, so labels at a rate of .1 are among those at .3: rates compare.
+A vertex that has a label at a rate of .1 also has one at .3, so you can compare rates.
 Run it with: python examples/label_rates.py
 """
 
@@ -11,7 +11,7 @@ RATES = (0.05, 0.2, 1.0)
 
 
 def labels_and_accuracy(graph: evergraph.EvolvingGraph, rate: float, restart: str) -> tuple[list[int], float]:
-    """Labels that each task can learn from, and the mean accuracy."""
+    """Number of training labels for each task, and the mean accuracy."""
     learner = evergraph.LifelongLearner(GraphSAGE(hidden=16), restart=restart, steps=40, lr=0.01)
     labels, accuracy = [], []
     for task in evergraph.tasks(graph, history=2, first=5, label_rate=rate):
@@ -33,7 +33,7 @@ def main() -> None:
         _, cold = labels_and_accuracy(graph, rate, "cold")
         print(f"{rate:4}  {', '.join(map(str, labels)):15}  {warm:.3f}  {cold:.3f}")
 
-    # The same from the command line, with seeds and intervals:
+    # On the command line, with seeds and intervals:
     #   evergraph run GRAPH --label-rate 0.2 --seeds 0-4
 
 

@@ -1,6 +1,6 @@
-"""Learn how to bring your own two tables in, look at the graph, and let a model decide the newest vertices.
+"""Learn how to import your own two tables, describe the graph, and predict the newest vertices.
 
-Beside this file stand papers.csv (id, year, venue, title) and citations.csv (source, target): put yours in their place.
+It uses papers.csv (id, year, venue, title) and citations.csv (source, target) in this folder: replace them with yours.
 Run it with: python examples/own_csv.py
 """
 
@@ -13,7 +13,7 @@ from evergraph.detect import GDOC
 from evergraph.nn import GraphSAGE
 
 HERE = Path(__file__).parent
-# Columns are named where yours are called otherwise; an empty venue is a paper without a label.
+# Names of your columns where they differ from the defaults. A paper with an empty venue has no label.
 COLUMNS = {"time": "year", "label": "venue", "text": "title"}
 
 
@@ -22,25 +22,25 @@ def main() -> None:
     print(graph)
 
     with TemporaryDirectory() as folder:
-        graph.save(Path(folder) / "papers")  # what 'evergraph import tables' does
-        graph = evergraph.load(Path(folder) / "papers")  # 'evergraph inspect', 'evergraph run' and you open it so
+        graph.save(Path(folder) / "papers")  # as 'evergraph import tables' does
+        graph = evergraph.load(Path(folder) / "papers")  # 'evergraph inspect' and 'evergraph run' open it, too
         found = evergraph.describe(graph)
         print(f"{len(found.classes)} venues, {found.label_rate:.0%} of the papers have one; new: {found.new_classes}")
 
-        # Ten papers teach nobody much. What to look at: WSDM is new in 2004, so only in 2005 can it be decided.
+        # Ten papers are too few to learn much. WSDM first occurs in 2004, so it can be predicted from 2005 on.
         learner = evergraph.LifelongLearner(GraphSAGE(hidden=8), GDOC(0.5), steps=100, lr=0.01)
         for task in evergraph.tasks(graph, history=2, first=2004):
             decisions = learner.adapt(task).predict(task)
-            print(f"{task.time}: knows {', '.join(decisions.known)}")
+            print(f"{task.time}: known classes {', '.join(decisions.known)}")
             for name, said, true in zip(decisions.ids, decisions.classes, task.truth, strict=True):
-                print(f"    {name} is of {true}, decided: {said}")
+                print(f"    {name}: true class {true}, predicted {said}")
 
-        # What cannot be read is refused with one sentence that says where and what to do.
+        # Wrong input raises an error that names the row and the fix.
         (Path(folder) / "bad.csv").write_text("id,year,venue,title\np1,soon,KDD,Mining graphs\n", encoding="utf-8")
         try:
             read_tables(Path(folder) / "bad.csv", HERE / "citations.csv", **COLUMNS)
         except evergraph.InputError as error:
-            print(f"refused: row {error.row}, {error.problem}; {error.fix}")
+            print(f"error: row {error.row}, {error.problem}; {error.fix}")
 
 
 if __name__ == "__main__":
@@ -48,6 +48,6 @@ if __name__ == "__main__":
 
 # prints: EvolvingGraph(vertices=10, edges=11, classes=3, times=2001..2005, features=words)
 # prints: 3 venues, 90% of the papers have one; new: ['WSDM']
-# prints: 2004: knows ICML, KDD
-# prints: 2005: knows ICML, KDD, WSDM
-# prints: refused: row 1, 'soon' is not a time
+# prints: 2004: known classes ICML, KDD
+# prints: 2005: known classes ICML, KDD, WSDM
+# prints: error: row 1, 'soon' is not a time

@@ -1,6 +1,6 @@
-"""Learn how to write a detector of unseen classes, check that it keeps the contract, and choose its threshold for free.
+"""Learn how to write a detector of unseen classes, check it, and try thresholds without training again.
 
-The detector is the energy score: a vertex whose logits are small on the whole looks like nothing known.
+It uses the energy score: a vertex with small logits is probably of no known class.
 Run it with: python examples/own_detector.py
 """
 
@@ -16,24 +16,24 @@ from evergraph.nn import GraphSAGE
 
 @dataclass(frozen=True)
 class Energy(Detector):
-    """Flags a vertex with less energy than ``share`` of the training vertices; energy: log-sum-exp of the logits."""
+    """Flag vertices whose log-sum-exp of the logits is below that of all but ``share`` of the training vertices."""
 
     share: float = 0.1
 
-    def loss(self, logits, targets, counts, weights=None):  # counts would serve to weight rare classes, as gDOC does
+    def loss(self, logits, targets, counts, weights=None):  # gDOC uses counts to weight rare classes
         losses = cross_entropy(logits, targets, reduction="none")
         return losses.mean() if weights is None else (weights * losses).sum() / weights.sum()
 
-    def fit(self, outputs, targets, state):  # after training; the learner keeps and saves what is returned
+    def fit(self, outputs, targets, state):  # called after training; the learner saves the result
         return {"energies": outputs.logits.double().logsumexp(1)}
 
-    def decide(self, outputs, state):  # a higher score is more unseen
+    def decide(self, outputs, state):  # a higher score means more likely unseen
         score = -outputs.logits.double().logsumexp(1)
         return Decision(score, score > -torch.quantile(state["energies"], self.share))
 
 
 class UpsideDown(Energy):
-    """A slip that is easily overlooked."""
+    """The same with the sign reversed: a typical mistake."""
 
     def decide(self, outputs, state):
         score, flagged = super().decide(outputs, state)

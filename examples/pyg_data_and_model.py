@@ -1,4 +1,4 @@
-"""Learn how to use Evergraph with PyTorch Geometric: your Data comes in, your model learns for life, a Data goes out.
+"""Learn how to use Evergraph with PyTorch Geometric: your Data and your model in, a Data out.
 
 Needs the extra: pip install 'evergraph[pyg]'. Run it with: python examples/pyg_data_and_model.py
 """
@@ -16,7 +16,7 @@ COLOURS = ["red", "green", "blue"]
 
 
 def my_data(vertices: int = 600, times: int = 6) -> Data:
-    """Stands for your own: x, y, edge_index, and one thing more, the time of each vertex. Blue is new at time 3."""
+    """An example of your data: x, y, edge_index, and the time of each vertex. Class blue first occurs at time 3."""
     draw = torch.Generator().manual_seed(0)
     time = torch.arange(vertices) * times // vertices
     y = torch.randint(0, 3, (vertices,), generator=draw)
@@ -29,7 +29,7 @@ def my_data(vertices: int = 600, times: int = 6) -> Data:
 
 
 class MyModel(torch.nn.Module):
-    """Any module that takes (x, edge_index) and returns a vector for each vertex; the output layer is Evergraph's."""
+    """Any module that takes (x, edge_index) and returns one vector per vertex; Evergraph adds the output layer."""
 
     def __init__(self, inputs: int) -> None:
         super().__init__()
@@ -43,15 +43,17 @@ def main() -> None:
     graph = from_pyg(my_data(), class_names=COLOURS)
     print(graph)
 
-    # Given as a class, not as an instance, a cold restart can draw it afresh. With text or other features that grow
-    # write Custom(MyModel, project=64): then Evergraph's input layer, which grows, lies below it.
+    # Pass the class, not an instance, so that a cold restart can create new weights. For text or other features that
+    # grow, write Custom(MyModel, project=64): this adds an input layer that grows.
     learner = evergraph.LifelongLearner(Custom(MyModel), GDOC(0.5), steps=30, lr=0.02)
     for task in evergraph.tasks(graph, history=2, first=3):
         decisions = learner.adapt(task).predict(task)
         scores = evergraph.evaluate(task, decisions)
-        print(f"time {task.time}: knows {', '.join(decisions.known)}; accuracy on these {scores.id_accuracy:.2f}")
+        print(
+            f"time {task.time}: known classes {', '.join(decisions.known)}; accuracy on them {scores.id_accuracy:.2f}"
+        )
 
-    data = task.window.to_pyg()  # what the model saw last, for anything else that PyTorch Geometric can do
+    data = task.window.to_pyg()  # the last window, for use with PyTorch Geometric
     print(f"Data with {data.num_nodes} vertices, {data.num_features} features, classes {data.class_names}")
 
 
@@ -59,6 +61,6 @@ if __name__ == "__main__":
     main()
 
 # prints: EvolvingGraph(vertices=600, edges=
-# prints: time 3: knows green, red; accuracy
-# prints: time 4: knows green, red, blue; accuracy
+# prints: time 3: known classes green, red; accuracy
+# prints: time 4: known classes green, red, blue; accuracy
 # prints: Data with 300 vertices, 8 features, classes ['red', 'green', 'blue']

@@ -1,6 +1,6 @@
-"""Learn how a table of the paper is run, kept and written, from one trial to Markdown.
+"""Learn how to run the trials of one of the paper's tables and write it as Markdown.
 
-This is the quick look: one seed, five steps, a small made-up graph. What it prints is a table, but no result.
+This is a quick look with one seed, five steps and a small synthetic graph: the numbers mean nothing.
 Run it with: python examples/reproducing_a_table.py
 """
 
@@ -14,17 +14,17 @@ from evergraph_paper.reproduction import Reproduction
 def main() -> None:
     with TemporaryDirectory() as folder:
         results = Path(folder)
-        # For results leave quick out, name graphs=("graphs/dblp-easy",) and seeds=(0, 1, 2), and give it a folder that
-        # stays; the command is: evergraph reproduce exp2 graphs/dblp-easy --models mlp --seeds 0-2
+        # For real results leave quick out, set graphs=("graphs/dblp-easy",) and seeds=(0, 1, 2), and use a permanent
+        # folder. As a command: evergraph reproduce exp2 graphs/dblp-easy --models mlp --seeds 0-2
         job = Reproduction(results, models=("mlp",), quick=True)
         done = job.run("exp2")
         for table in done.tables.values():
             print(to_markdown(table))
         print("written:", ", ".join(path.name for path in done.files))
 
-        # One line a trial, which any process may append; what is there is never run twice.
-        shelves = sorted((results / "trials").glob("*.jsonl"))
-        print("kept:", ", ".join(f"{len(shelf.read_text().splitlines())} trials in {shelf.name}" for shelf in shelves))
+        # One line per trial. Finished trials are not run again.
+        files = sorted((results / "trials").glob("*.jsonl"))
+        print("kept:", ", ".join(f"{len(file.read_text().splitlines())} trials in {file.name}" for file in files))
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ the copy in Debian's package ``metamath-databases``; :data:`PACKAGE` and :data:`
 same input gives the same bytes (for one version of zlib).  How the arrays are packed is documented once, with
 their reader, in ``evergraph.datasets.metamath``.
 
-What becomes of the source
---------------------------
+How the source is converted
+---------------------------
 Vertex
     A theorem (``$p`` statement) whose description, the comment directly before it, states
     ``(Contributed by NAME, d-mmm-yyyy.)``.  Vertices are in order of (year, place in the file).
@@ -27,7 +27,7 @@ Class
     2020).  Titles are otherwise kept as they are written.
 Edge
     The proof of one theorem refers to the other; undirected, once per pair.  The proof is the one in the
-    file, thus the last revision: an old theorem may use a newer one.
+    file, so the last revision: an old theorem may use a newer one.
 Words
     Counts of the words in the description, which are runs of at least two letters, in lower case.  Formulas,
     references to theorems, addresses, HTML tags, citations with their page, dates, parentheses that end in a
@@ -154,7 +154,7 @@ def headings(comment: str) -> Iterator[tuple[str, str]]:
 
 
 def read_theorems(text: str) -> list[Theorem]:
-    """Read the theorems of a Metamath database, with the part and section each stands in."""
+    """Read the theorems of a Metamath database, with part and section of each."""
     theorems: list[Theorem] = []
     part: str | None = None
     section: str | None = None

@@ -1,4 +1,4 @@
-"""Draw the picture of the README: a graph that grows, the window of a task, and a class never seen before.
+"""Draw the picture of the README: a graph that grows, the window of a task, and an unseen class.
 
 Usage: ``python scripts/draw_picture.py docs/assets/evolving.svg``
 """
@@ -73,10 +73,8 @@ def main(path: str) -> None:
             va="center",
         )
         axes.text(TASK - 0.3, 5.0, "task: now,\nno labels", fontsize=9, va="center")
-        axes.text(
-            2014.7, 5.0, "older data: forgotten,\nbut kept in the weights", fontsize=9, color="#777777", va="center"
-        )
-        axes.annotate("a class never\nseen before", places[-1], (TASK + 0.75, 2.2), fontsize=9, color=COLOURS["new"],
+        axes.text(2014.7, 5.0, "older data: outside\nthe window", fontsize=9, color="#777777", va="center")
+        axes.annotate("an unseen\nclass", places[-1], (TASK + 0.75, 2.2), fontsize=9, color=COLOURS["new"],
                       arrowprops={"arrowstyle": "->", "color": COLOURS["new"]}, va="center")  # fmt: skip
         axes.set(xlim=(2014.5, 2022.6), ylim=(-0.8, 5.8), xticks=list(YEARS), yticks=[])
         axes.spines[["left", "top", "right"]].set_visible(False)

@@ -1,4 +1,4 @@
-"""Draw what the signals of `AutoDetector` say of one slice: of vertices whose class is known, and of those it is not.
+"""Draw the signals of `AutoDetector` for one slice, for vertices of known and of unseen classes.
 
 Usage: ``python scripts/draw_signals.py GRAPH TIME docs/assets/unseen/signals [--first TIME]`` (writes .svg and .png)
 """
@@ -24,11 +24,11 @@ NAMES = ("probability (msp)", "auxiliary model", "excess words", "class likeliho
 
 
 def main() -> None:
-    """Run up to the slice, and draw."""
+    """Train up to the slice and draw it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("graph", help="a graph folder, or metamath")
     parser.add_argument("time", type=int, help="time of the slice")
-    parser.add_argument("out", type=Path, help="the picture, without its ending")
+    parser.add_argument("out", type=Path, help="the picture, without suffix")
     parser.add_argument("--first", type=int, help="time of the first task")
     given = parser.parse_args()
     learner = LifelongLearner(detector=AutoDetector())
@@ -40,29 +40,27 @@ def main() -> None:
 
 
 def draw(learner: LifelongLearner, task: Task, out: Path, command: str) -> None:
-    """One panel a signal, one for all of them together, one for these smoothed, with the line."""
+    """One panel per signal, one for their average, and one after propagation, with the threshold."""
     unseen = np.array([name is not None and name not in learner.classes_ for name in task.truth])
     found, line = values_of(learner, task)
     with figure(2, 4, height=1.7) as (picture, axes):
-        titles = (*NAMES, "all six together", "propagated")
+        titles = (*NAMES, "average of all six", "propagated")
         for panel, title, values in zip(axes.ravel(), titles, found, strict=True):
             edges = np.linspace(values.min(), values.max(), 40)
             for which, label, colour in ((~unseen, "known class", COLOURS[0]), (unseen, "unseen class", COLOURS[1])):
                 panel.hist(values[which], edges, density=True, alpha=0.55, color=colour, label=label)
             panel.set_title(title)
             panel.set_yticks([])
-        axes[-1, -1].axvline(line, color="black", linewidth=1, linestyle="--", label="the line")
+        axes[-1, -1].axvline(line, color="black", linewidth=1, linestyle="--", label="threshold")
         legend_below(picture)
     label = task.graph.axis.label(task.time)
-    note = (
-        f"{command}\n{label}: {unseen.sum():,} of {len(unseen):,} vertices are of classes that the model does not know."
-    )
+    note = f"{command}\n{label}: {unseen.sum():,} of {len(unseen):,} vertices are of unseen classes."
     for path in save(picture, out, note):
         print(path)
 
 
 def values_of(learner: LifelongLearner, task: Task) -> tuple[list[NDArray[np.float64]], float]:
-    """What each panel shows, in deviations from the known-class vertices of the past; and where the line is."""
+    """Values of each panel, in standard deviations of past known-class vertices; and the threshold."""
     outputs, state = learner.outputs(task), learner.detector_.state
     inner = inner_state(state, "score")
     found = []

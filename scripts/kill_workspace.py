@@ -60,7 +60,7 @@ class Command:
 
 
 def five_commands(root: Path, graph: EvolvingGraph, *, model: Model, steps: int) -> list[Command]:
-    """Make a workspace up to a graph's last time but one, and what comes of the five commands with the last one.
+    """Create a workspace up to the last but one period, and the results of the five commands with the last one.
 
     Few versions are kept, so that each command also removes an old one.
     """
@@ -234,7 +234,7 @@ COLUMNS = ("before", "after", "lost", "corrupt", "doubled")
 
 
 def main() -> int:
-    """Kill, and say what came of it."""
+    """Kill commands and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=200, help="how many; shared evenly among the commands")
     parser.add_argument("--seed", type=int, default=0, help="of the moments")

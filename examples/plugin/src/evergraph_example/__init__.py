@@ -1,4 +1,4 @@
-"""A model and a detector that Evergraph finds by their names once this package is installed."""
+"""A model and a detector that Evergraph finds by name once this package is installed."""
 
 from dataclasses import dataclass
 
@@ -26,7 +26,7 @@ class Logistic(Model):
 
 @dataclass(frozen=True)
 class Margin(Softmax):
-    """Flags a vertex whose two most likely classes differ by less than ``least`` in probability."""
+    """Flag a vertex if its two most likely classes differ by less than ``least`` in probability."""
 
     least: float = 0.2
 
