@@ -215,7 +215,7 @@ def find_names(text: str, descriptions: Iterable[str]) -> Names:
     for description in descriptions:
         named += (html.unescape(name) for name in CREDIT.findall(description))
     words: set[str] = set()
-    # Credits join names by "and"; "van der" is no name either: what counts is the capital letter.
+    # Credits join names by "and"; "van der" is not a name either: what counts is the capital letter.
     for word in {word for name in named for word in WORD.findall(name) if word[0].isupper()}:
         if word.isupper():
             initials.add(word)

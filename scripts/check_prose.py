@@ -19,7 +19,7 @@ from pathlib import Path
 import codespell_lib
 
 ROOT = Path(__file__).parents[1]
-CHECKED = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs", "examples"]
+CHECKED = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs", "examples", "scripts"]
 WORDS = Path(__file__).with_name("prose_words.txt")
 BRITISH = Path(codespell_lib.__file__).parent / "data" / "dictionary_en-GB_to_en-US.txt"
 # American forms that are British, too, in another sense or as another part of speech.

@@ -33,7 +33,7 @@ RUN = ("run", "metamath", "--history", "3", "--steps", "60", "--seeds", "0-2")
 SIZE = (1280, 1500)
 CODE = "from evergraph.cli import main; main()"
 TERMINAL = """<!doctype html><meta charset="utf-8"><style>{stylesheet}
-body {{ margin: 0; padding: 20px; color: {foreground}; background: {background}; }}
+body {{ /* prose: ok */ margin: 0; padding: 20px; color: {foreground}; background: {background}; }}
 pre {{ margin: 0; font: 14px/20px "DejaVu Sans Mono", monospace; white-space: pre; }}
 </style><pre>{code}</pre>"""
 
