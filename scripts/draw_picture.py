@@ -18,7 +18,7 @@ COLOURS = {"A": "#0072B2", "B": "#009E73", "C": "#E69F00", "new": "#D55E00"}
 
 
 def main(path: str) -> None:
-    """Draw it."""
+    """Write the picture to a file."""
     rng = np.random.default_rng(5)
     places, classes, years = [], [], []
     for year in YEARS:
@@ -68,13 +68,15 @@ def main(path: str) -> None:
         axes.text(
             first - 0.3,
             5.0,
-            f"history: {HISTORY} labelled years,\nthe model is retrained on them",
+            f"history: {HISTORY} labelled years,\nthe model is trained on them",
             fontsize=9,
             va="center",
         )
-        axes.text(TASK - 0.3, 5.0, "task: now,\nno labels", fontsize=9, va="center")
-        axes.text(2014.7, 5.0, "older data: outside\nthe window", fontsize=9, color="#777777", va="center")
-        axes.annotate("an unseen\nclass", places[-1], (TASK + 0.75, 2.2), fontsize=9, color=COLOURS["new"],
+        axes.text(TASK - 0.3, 5.0, "new slice,\nno labels", fontsize=9, va="center")
+        axes.text(
+            2014.7, 5.0, "older data: not used any more,\nonly the weights remain", fontsize=9, color="#777777", va="center"
+        )
+        axes.annotate("unseen class:\nno labels in\nthe past", places[-1], (TASK + 0.75, 2.2), fontsize=9, color=COLOURS["new"],
                       arrowprops={"arrowstyle": "->", "color": COLOURS["new"]}, va="center")  # fmt: skip
         axes.set(xlim=(2014.5, 2022.6), ylim=(-0.8, 5.8), xticks=list(YEARS), yticks=[])
         axes.spines[["left", "top", "right"]].set_visible(False)
