@@ -73,10 +73,10 @@ def main(path: str) -> None:
             va="center",
         )
         axes.text(TASK - 0.3, 5.0, "new slice,\nno labels", fontsize=9, va="center")
-        axes.text(
-            2014.7, 5.0, "older data: not used any more,\nonly the weights remain", fontsize=9, color="#777777", va="center"
-        )
-        axes.annotate("unseen class:\nno labels in\nthe past", places[-1], (TASK + 0.75, 2.2), fontsize=9, color=COLOURS["new"],
+        older = "older data: not used any more,\nonly the weights remain"
+        axes.text(2014.7, 5.0, older, fontsize=9, color="#777777", va="center")
+        unseen = "unseen class:\nno labels in\nthe past"
+        axes.annotate(unseen, places[-1], (TASK + 0.75, 2.2), fontsize=9, color=COLOURS["new"],
                       arrowprops={"arrowstyle": "->", "color": COLOURS["new"]}, va="center")  # fmt: skip
         axes.set(xlim=(2014.5, 2022.6), ylim=(-0.8, 5.8), xticks=list(YEARS), yticks=[])
         axes.spines[["left", "top", "right"]].set_visible(False)

@@ -110,8 +110,13 @@ demo._write_slices(datasets.load("metamath"), Path("demo"))
 """
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("page", GUIDES, ids=name_of)
+def guide(page):
+    """A parameter for a page; slow if its commands use the embedded graph or the demo."""
+    used = re.search(r"\b(metamath|demo/)", " ".join(block for _, block in blocks(page, "sh|python")))
+    return pytest.param(page, marks=[pytest.mark.slow] if used else [], id=name_of(page))
+
+
+@pytest.mark.parametrize("page", [guide(page) for page in GUIDES])
 def test_all_blocks_of_a_guide_run_in_their_order(page, tmp_path, monkeypatch, command, request):
     """In a folder with nothing but the examples and the paper's results, as after a clone; with those of the demo."""
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
