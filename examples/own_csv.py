@@ -28,7 +28,7 @@ def main() -> None:
         print(f"{len(found.classes)} venues, {found.label_rate:.0%} of the papers have one; new: {found.new_classes}")
 
         # Ten papers are too few to learn much. WSDM first occurs in 2004, so it can be predicted from 2005 on.
-        learner = evergraph.LifelongLearner(GraphSAGE(hidden=8), GDOC(0.5), steps=100, lr=0.01)
+        learner = evergraph.LifelongLearner(GraphSAGE(hidden=8), GDOC(), steps=100, lr=0.01)
         for task in evergraph.tasks(graph, history=2, first=2004):
             decisions = learner.adapt(task).predict(task)
             print(f"{task.time}: known classes {', '.join(decisions.known)}")

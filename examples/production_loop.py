@@ -10,7 +10,6 @@ from pathlib import Path
 
 from evergraph import EvolvingGraph, Workspace, datasets
 from evergraph.datasets.export import to_tables
-from evergraph.detect import GDOC
 
 
 def main() -> None:
@@ -19,7 +18,7 @@ def main() -> None:
     past = EvolvingGraph.build(*to_tables(graph, last=2017))
 
     with tempfile.TemporaryDirectory() as folder:
-        workspace = Workspace.create(Path(folder) / "ws", past, detector=GDOC(0.5), history=2, steps=100)
+        workspace = Workspace.create(Path(folder) / "ws", past, history=2, steps=100)
         print(workspace.log()[0].what)
 
         for year in (2018, 2019):

@@ -45,7 +45,7 @@ def main() -> None:
 
     # Pass the class, not an instance, so that a cold restart can create new weights. For text or other features that
     # grow, write Custom(MyModel, project=64): this adds an input layer that grows.
-    learner = evergraph.LifelongLearner(Custom(MyModel), GDOC(0.5), steps=30, lr=0.02)
+    learner = evergraph.LifelongLearner(Custom(MyModel), GDOC(), steps=30, lr=0.02)
     for task in evergraph.tasks(graph, history=2, first=3):
         decisions = learner.adapt(task).predict(task)
         scores = evergraph.evaluate(task, decisions)
