@@ -17,14 +17,17 @@ import typer
 from evergraph.cli import app
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "cli.md"
+EVERYWHERE = ("-h", "--help", "--json", "--quiet")  # options of every command, explained once
 HEAD = """\
 # Command line
 
 <!-- Written by: python scripts/cli_reference.py -->
 
 This page lists every command and option; `--help` shows the same text. Results go to standard output, progress and
-notes to standard error. `--json` prints machine-readable results, `--quiet` prints no progress. All commands
-use the same [exit codes](exit-codes.md).
+notes to standard error. All commands use the same [exit codes](exit-codes.md).
+
+Every command also has `--json` (print results as JSON, and no tables), `--quiet` (print neither progress nor tables)
+and `--help`.
 
 Three options have two meanings. Where tables are read, `--edges` names a file, and `--text` and `--time` name columns.
 Elsewhere they select a kind of edge, a text representation or a period.
@@ -50,7 +53,7 @@ def _section(command: Any, parent: Any, name: str) -> Iterator[str]:
     parts: dict[str, list[tuple[str, str]]] = {"argument": [], "option": []}
     for parameter in command.get_params(context):
         record = parameter.get_help_record(context)
-        if record is not None and (parent is None or "--help" not in record[0]):  # else it would appear everywhere
+        if record is not None and (parent is None or not record[0].startswith(EVERYWHERE)):
             parts[parameter.param_type_name].append(record)
     for kind, records in parts.items():
         if records:
@@ -77,7 +80,7 @@ def _row(names: str, text: str) -> tuple[str, str, str]:
     extra = re.sub(r"x>=(\S+)", r"from \1 up", extra.removesuffix("]").replace("default: ", "").replace("; ", ", "))
     if found := re.fullmatch(r"(.*?) ?Default: (.*)\.", meaning, re.DOTALL):
         meaning, extra = found[1], ", ".join([found[2], *([extra] if extra else [])])
-    names = re.sub(r" <(str|list\[str\])>", "", names)
+    names = re.sub(r" <(str|int|float|path|list\[\w+\])>", "", names)
     if found := re.fullmatch(r"(.*) <(.*\|.*)>", names):
         names = found[1]
         choices = ", ".join(f"`{choice}`" for choice in found[2].split("|"))
