@@ -15,7 +15,7 @@ from scipy import sparse
 from evergraph.errors import InputError
 from evergraph.graph.classes import UNSEEN
 from evergraph.graph.features import DenseFeatures, Features, SparseFeatures, count_words
-from evergraph.graph.ids import Ids, Strings, at, find, first_duplicate, take
+from evergraph.graph.ids import Ids, Strings, at, find_all, first_duplicate, take
 from evergraph.graph.times import TimeAxis, check_span, choose_axis
 
 if TYPE_CHECKING:
@@ -275,16 +275,26 @@ def as_features(values: Any, columns: list[str] | None = None, origin: Origin | 
     return DenseFeatures(dense)
 
 
-def find_ends(ids: Sequence[Ids], edges: EdgeColumns | None, drop_dangling: bool) -> Ends:
-    """Rows of the ends of each edge in columns of ids, one after the other; unknown ids are refused or dropped."""
-    import pyarrow as pa
+def find_ends(
+    ids: Sequence[Ids],
+    edges: EdgeColumns | None,
+    drop_dangling: bool,
+    known: Sequence[NDArray[np.int64]] | None = None,
+) -> Ends:
+    """Rows of the ends of each edge in columns of ids, one after the other; unknown ids are refused or dropped.
 
+    ``known`` are the rows of both ends in the first column, where they were looked up before.
+    """
     if edges is None:
         return np.empty(0, np.int64), np.empty(0, np.int64), None
-    if edges.source.type == edges.target.type:
-        source, target = np.split(_find(ids, pa.concat_arrays([edges.source, edges.target])), 2)
-    else:
-        source, target = _find(ids, edges.source), _find(ids, edges.target)
+    ends = (edges.source, edges.target)
+    source, target = find_all(ids[0], ends) if known is None else known
+    before = len(ids[0])
+    for more in ids[1:]:
+        new_source, new_target = find_all(more, ends)
+        source = np.where(new_source >= 0, before + new_source, source)
+        target = np.where(new_target >= 0, before + new_target, target)
+        before += len(more)
     dangling = (source < 0) | (target < 0)
     if not dangling.any():
         return source, target, edges.times
@@ -301,16 +311,6 @@ def find_ends(ids: Sequence[Ids], edges: EdgeColumns | None, drop_dangling: bool
     log.info("edges to unknown vertices dropped: %s", f"{int(dangling.sum()):,}")
     stays = ~dangling
     return source[stays], target[stays], edges.times[stays] if edges.times is not None else None
-
-
-def _find(ids: Sequence[Ids], wanted: Any) -> NDArray[np.int64]:
-    rows = find(ids[0], wanted)
-    before = len(ids[0])
-    for more in ids[1:]:
-        found = find(more, wanted)
-        rows = np.where(found >= 0, before + found, rows)
-        before += len(more)
-    return rows
 
 
 def _not_finite(origin: Origin, row: int, column: int, columns: list[str] | None) -> None:

@@ -32,7 +32,7 @@ from evergraph.graph.classes import extend_names
 from evergraph.graph.columns import EdgeColumns, Ends, Origin, VertexColumns, find_ends
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.features import DenseFeatures, Features, kind_of
-from evergraph.graph.ids import Strings
+from evergraph.graph.ids import Ids, Strings
 from evergraph.graph.times import TimeAxis, check_span
 
 __all__ = ["Segment", "base_segment", "decode", "encode", "extend", "join", "slice_segment"]
@@ -65,16 +65,30 @@ def base_segment(graph: EvolvingGraph) -> Segment:
 
 
 def slice_segment(
-    graph: EvolvingGraph, new: VertexColumns | None, edges: EdgeColumns | None, *, drop_dangling: bool = False
+    graph: EvolvingGraph,
+    new: VertexColumns | None,
+    edges: EdgeColumns | None,
+    *,
+    drop_dangling: bool = False,
+    old_edges_from: int | None = None,
 ) -> Segment:
-    """The segment that adds vertices and edges to a graph; what cannot be added is an error."""
+    """Return the segment that adds vertices and edges to a graph; what cannot be added is an error.
+
+    ``old_edges_from`` is the time of edges between vertices of the graph that have no time of their own; by default
+    they are as old as their younger end.
+    """
     width = 0 if graph.features is None else graph.features.width
     segment: Segment = {}
+    known = _find_all(graph.ids, new, edges)  # in one pass over all ids of the graph
     if new is not None:
-        features = _check(graph, new)
+        features = _check(graph, new, known.pop(0))
         segment |= pack_ids(new.ids) | {"times": new.times, "codes": new.codes}
         segment |= pack_strings("classes", Strings.of(new.class_names)) | pack_features(features)
-    source, target, times = find_ends([graph.ids] if new is None else [graph.ids, new.ids], edges, drop_dangling)
+    ids = [graph.ids] if new is None else [graph.ids, new.ids]
+    source, target, times = find_ends(ids, edges, drop_dangling, known)
+    if times is None and old_edges_from is not None:
+        old = (source < len(graph)) & (target < len(graph))
+        times = np.where(old, old_edges_from, _NO_TIME) if old.any() else None
     if len(source):
         segment |= {"source": source.astype(np.int32), "target": target.astype(np.int32)}
         segment |= {"edge_times": times} if times is not None else {}
@@ -114,9 +128,14 @@ def decode(data: bytes) -> Segment:
     return dict(load(data))
 
 
-def _check(graph: EvolvingGraph, new: VertexColumns) -> Features | None:
+def _find_all(ids: Ids, new: VertexColumns | None, edges: EdgeColumns | None) -> list[NDArray[np.int64]]:
+    columns = [] if new is None else [id_columns.to_arrow(new.ids)]
+    return id_columns.find_all(ids, columns if edges is None else [*columns, edges.source, edges.target])
+
+
+def _check(graph: EvolvingGraph, new: VertexColumns, rows: NDArray[np.int64]) -> Features | None:
     """Refuse vertices that cannot be added; returns their features with columns numbered as in the graph."""
-    known = np.flatnonzero(id_columns.find(graph.ids, id_columns.to_arrow(new.ids)) >= 0)
+    known = np.flatnonzero(rows >= 0)
     if len(known):
         raise InputError(
             f"vertex {id_columns.at(new.ids, known[0])!r} is in the graph already", fix="append new vertices only"

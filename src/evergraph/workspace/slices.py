@@ -41,8 +41,10 @@ def add(
         refuse_retired(state, new.class_names)
     last = graph.last_time if new is None else int(new.times[-1])
     bare = None if new is None else replace(new, codes=np.full(len(new.times), -1, np.int32), class_names=())
-    came = _from_now_on(graph, _edges(change, edges, columns), last)
-    segment = slice_segment(graph, bare, came, drop_dangling=drop_dangling)
+    # Edges between old vertices became known with the slice: windows of the past must not show them.
+    segment = slice_segment(
+        graph, bare, _edges(change, edges, columns), drop_dangling=drop_dangling, old_edges_from=last
+    )
     grown = extend(graph, segment)
     added, joined = len(grown) - len(graph), grown.n_edges - graph.n_edges
     if not added and not joined:
@@ -148,16 +150,3 @@ def _refuse_older(graph: EvolvingGraph, new: VertexColumns, given: Any) -> None:
             file=given if isinstance(given, (str, Path)) else None,
             fix="add slices in the order of their times",
         )
-
-
-def _from_now_on(graph: EvolvingGraph, edges: EdgeColumns | None, last: int) -> EdgeColumns | None:
-    """Edges of which those between old vertices, without a time of their own, are of the slice's time.
-
-    They became known with the slice: windows of the past must not show them.
-    """
-    if edges is None or edges.times is not None:
-        return edges
-    ends = [id_columns.find(graph.ids, column) >= 0 for column in (edges.source, edges.target)]
-    old = ends[0] & ends[1]
-    none = np.iinfo(np.int64).min  # no time of its own: as old as its younger end
-    return replace(edges, times=np.where(old, last, none)) if old.any() else edges
