@@ -1,4 +1,4 @@
-# Every target prepares what it needs; nothing but Python 3.11+, pip and make has to be there.
+# Every target installs what it needs. Requirements: Python 3.11 or newer, pip and make.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -9,8 +9,8 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --con
 demo: $(VENV)/.run
 	$(BIN)/evergraph demo --out demo
 
-# Two processes of one thread each: more threads than cores would only wait for each other. Bytecode is kept, even where
-# the environment says otherwise: without it, every process that a test starts compiles all of the package again.
+# Two processes with one thread each, because more threads than cores are slower. Bytecode is kept whatever the
+# environment says: without it, every process that a test starts would compile the package again.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2
 
 test: $(VENV)/.dev
@@ -19,7 +19,7 @@ test: $(VENV)/.dev
 test-all: $(VENV)/.dev
 	$(PYTEST) -m 'not sanity' --hypothesis-profile=thorough
 
-# About half an hour; needs the real graphs in EVERGRAPH_DATA.
+# Takes half an hour and needs the real graphs in EVERGRAPH_DATA.
 sanity: $(VENV)/.dev
 	$(BIN)/python -m pytest -m sanity
 
@@ -45,7 +45,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Evergraph needs Python 3.11 or newer; choose one with: make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
 
-# torch comes first and exactly as pinned: asked for by a range, pip would fetch a build of several gigabytes.
+# Install torch first and exactly as pinned: with a version range, pip would download a build of several gigabytes.
 $(VENV)/.run: pyproject.toml paper/pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) torch
 	$(PIP) --editable . --editable ./paper
