@@ -62,6 +62,6 @@ if __name__ == "__main__":
     main()
 
 # prints: Energy(share=0.1): the contract is kept
-# prints: UpsideDown(share=0.1): vertices that are like no class must score higher
+# prints: UpsideDown(share=0.1): unseen vertices must score higher
 # prints: time 6, share 0.02: flags
 # prints: time 7, share 0.3: flags

@@ -16,8 +16,7 @@ import evergraph
 from evergraph import LifelongLearner, Task
 from evergraph.detect import AutoDetector
 from evergraph.detect.auto import SIGNALS, average_signals
-from evergraph.detect.scores import Average, Propagated
-from evergraph.detect.scores.combined import inner_state
+from evergraph.detect.scores import Average, Propagated, inner_state
 from evergraph.presentation import COLOURS, figure, legend_below, save
 
 NAMES = ("probability (msp)", "auxiliary model", "excess words", "class likelihood", "known distance", "slice density")

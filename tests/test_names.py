@@ -86,7 +86,7 @@ def test_a_plug_in_is_known_built_described_and_rebuilt(plugins) -> None:
     [
         ([("model", "m", "no_such_package:M")], "plug-in 'm' of the package no_such_package.*ModuleNotFoundError"),
         ([("model", "m", "evergraph.nn:Missing")], "plug-in 'm'.*cannot be loaded.*AttributeError"),
-        ([("model", "m", "evergraph.detect:GDOC")], "the model 'm' of the package .* is no subclass of Model"),
+        ([("model", "m", "evergraph.detect:GDOC")], "the model 'm' of the package .* is not a subclass of Model"),
         ([("model", "m", "a:M"), ("model", "m", "b:M")], "the name 'm' is used twice: by a and by b"),
         ([("model", "m", "a:M"), ("score", "m", "b:M")], "the name 'm' is used twice: by a and by b"),
     ],

@@ -17,15 +17,14 @@ if TYPE_CHECKING:
     from evergraph.evaluation.metrics import evaluate
     from evergraph.graph import EvolvingGraph, Window
     from evergraph.graph.classes import UNSEEN, ClassRegistry
-    from evergraph.learning.decisions import Decisions
     from evergraph.learning.learner import LifelongLearner
-    from evergraph.learning.task import Task, tasks
+    from evergraph.learning.task import Decisions, Task, tasks
     from evergraph.workspace import Workspace
 
 _HOME = {
     "UNSEEN": "evergraph.graph.classes",
     "ClassRegistry": "evergraph.graph.classes",
-    "Decisions": "evergraph.learning.decisions",
+    "Decisions": "evergraph.learning.task",
     "EvergraphError": "evergraph.errors",
     "EvolvingGraph": "evergraph.graph",
     "InputError": "evergraph.errors",

@@ -1,7 +1,7 @@
-"""The one registry: models, detectors, scores, thresholds and graphs by name, and where each one lives.
+"""The registry: names of models, detectors, scores, thresholds and graphs, and the modules that contain them.
 
-A class is imported when its name is first used, so this module needs no torch. Installed packages add names through
-the entry-point groups ``evergraph.models``, ``evergraph.detectors``, ``evergraph.scores`` and ``evergraph.thresholds``.
+A class is imported when its name is first used, so this module does not load torch. Installed packages add names
+through the entry-point groups ``evergraph.models``, ``.detectors``, ``.scores`` and ``.thresholds``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = [
 
 DEFAULT_MODEL, DEFAULT_DETECTOR = "sage", "gdoc"
 COMPARED_DETECTORS = "none,gdoc:0.5,gdoc:0.75,energy,relative-energy,auto"
-"""What a comparison compares unless told otherwise."""
+"""Detectors that `evergraph compare` compares by default."""
 
 MODELS = {
     "sage": "evergraph.nn:GraphSAGE",
@@ -61,28 +61,22 @@ DETECTORS = {
 }
 OUTPUT_SCORES = {
     "msp": "evergraph.detect.scores:MSP",
-    "max_logit": "evergraph.detect.scores:MaxLogit",
     "energy": "evergraph.detect.scores:Energy",
-    "entropy": "evergraph.detect.scores:Entropy",
-    "mahalanobis": "evergraph.detect.scores:Mahalanobis",
-    "nearest": "evergraph.detect.scores:Nearest",
     "auxiliary": "evergraph.detect.scores:AuxiliaryModel",
 }
-"""Scores of a model's outputs, which may also be taken relative to those of the class: ``relative-energy``."""
+"""Scores of a model's outputs, also with the prefix ``relative-`` (`Relative`)."""
 GRAPH_SCORES = {
     "new_words": "evergraph.detect.scores:NewWords",
     "word_growth": "evergraph.detect.scores:WordGrowth",
     "excess_words": "evergraph.detect.scores:ExcessWords",
     "class_likelihood": "evergraph.detect.scores:ClassLikelihood",
-    "new_neighbours": "evergraph.detect.scores:NewNeighbours",
     "known_distance": "evergraph.detect.scores:KnownDistance",
     "slice_density": "evergraph.detect.scores:SliceDensity",
 }
-"""Scores of a vertex's words and neighbours."""
+"""Scores of words and neighbours."""
 SCORES = OUTPUT_SCORES | GRAPH_SCORES
 THRESHOLDS = {
     "fixed": "evergraph.detect.thresholds:Fixed",
-    "quantile": "evergraph.detect.thresholds:Quantile",
     "conformal": "evergraph.detect.thresholds:Conformal",
     "budget": "evergraph.detect.thresholds:Budget",
     "back-test": "evergraph.detect.thresholds:BackTest",
@@ -92,7 +86,7 @@ DATASETS = {
     "synthetic": "evergraph.datasets.synthetic:synthetic",
 }
 """Graphs that need no file."""
-# Made of other parts: they have names in saved files, but none on the command line.
+# Names in saved files only: on the command line they would need other parts.
 _COMPOSED = {
     "isomax-outputs": "evergraph.nn:IsoMaxOutputs",
     "isomax": "evergraph.detect:IsoMax",
@@ -119,14 +113,14 @@ def known(kind: str) -> list[str]:
 
     Examples
     --------
-    >>> known("threshold")[:2]
-    ['fixed', 'quantile']
+    >>> known("threshold")
+    ['fixed', 'conformal', 'budget', 'back-test']
     """
     return list(dict.fromkeys([*_TABLES[kind], *(name for other, name in _plugins() if other == kind)]))
 
 
 def load(kind: str, name: str) -> Any:
-    """Return the class that a name stands for.
+    """Return the class with a name.
 
     Examples
     --------
@@ -139,14 +133,14 @@ def load(kind: str, name: str) -> Any:
         packages = [*(["Evergraph"] if own else []), *(_package(entry) for _, entry in plugins)]
         raise InputError(
             f"the name {name!r} is used twice: by {' and by '.join(packages)}",
-            fix=f"uninstall {packages[-1]}, or have it register another name",
+            fix=f"uninstall {packages[-1]}, or register another name in it",
         )
     for other, entry in plugins:
         if other == kind:
             loaded, base = load_plugin(entry), _import(_BASES[kind])
             if not (isinstance(loaded, type) and issubclass(loaded, base)):
                 raise InputError(
-                    f"the {kind} {name!r} of the package {_package(entry)} is no subclass of {base.__name__}",
+                    f"the {kind} {name!r} of the package {_package(entry)} is not a subclass of {base.__name__}",
                     fix=f"derive it from {_BASES[kind].replace(':', '.')}",
                 )
             return loaded
@@ -157,12 +151,12 @@ def load(kind: str, name: str) -> Any:
 
 
 def load_dataset(name: str) -> Any:
-    """Return the graph that a name of `DATASETS` stands for."""
+    """Return the graph with a name of `DATASETS`."""
     return _import(DATASETS[name])()
 
 
 def load_plugin(entry: EntryPoint) -> Any:
-    """Return what an installed package registered; raise an error that names the package if that fails."""
+    """Load a plug-in; the error names its package."""
     try:
         return entry.load()
     except Exception as error:
@@ -193,8 +187,8 @@ def _import(place: str) -> Any:
 
 def _unknown(kind: str, name: str, choices: list[str], fix: str = "") -> InputError:
     near = get_close_matches(name, choices, n=1)
-    told = f", but {near[0]!r}" if near else ""
-    return InputError(f"there is no {kind} {name!r}{told}", fix=f"choose from {fix or ', '.join(choices)}")
+    meant = f" (did you mean {near[0]!r}?)" if near else ""
+    return InputError(f"there is no {kind} {name!r}{meant}", fix=f"choose from {fix or ', '.join(choices)}")
 
 
 # --- text to objects -------------------------------------------------------------------------------------------------
@@ -206,12 +200,12 @@ def build(kind: str, text: str, **options: float | None) -> Any:
     Parameters
     ----------
     kind
-        What to build.
+        "model", "detector", "score" or "threshold".
     text
         A name, ``name:value`` for its first setting, or ``name:setting=value,setting=value``.
     **options
-        Further settings; those that are None are ignored. A model around another one, as GraphSAINT, passes on what
-        it does not know itself.
+        More settings; None is ignored. A model that wraps another one, such as GraphSAINT, passes on settings that it
+        does not have itself.
 
     Examples
     --------
@@ -226,9 +220,8 @@ def build(kind: str, text: str, **options: float | None) -> Any:
     name, colon, rest = text.partition(":")
     if name not in known(kind):
         raise _unknown(kind, name, known(kind))
-    found = load(kind, name)
     try:
-        built: Any = found()
+        built: Any = load(kind, name)()
     except TypeError as error:
         raise InputError(f"the {kind} {name} needs more than a name ({error})", fix="build it in Python") from error
     base: Any = getattr(built, "base", None)
@@ -252,15 +245,12 @@ def build(kind: str, text: str, **options: float | None) -> Any:
 
 
 def build_model(text: str, **options: float | None) -> Any:
-    """Return a model from its name and settings; see `build`."""
+    """Return a model from its name and settings, as in `build`."""
     return build("model", text, **options)
 
 
 def build_detector(text: str, **options: float | None) -> Any:
-    """Return a detector from its name and settings.
-
-    Besides what `build` reads, the text may be a score with a threshold, as ``energy/budget:50``. ``relative-`` may
-    precede a score of the model's outputs. A score alone gets the default threshold of `PostHoc`.
+    """Return a detector from its name and settings, as in `build`, or from a score and a threshold.
 
     Examples
     --------
@@ -268,6 +258,8 @@ def build_detector(text: str, **options: float | None) -> Any:
     GDOC(threshold=0.5, alpha=3.0)
     >>> build_detector("relative-energy/budget:50").threshold
     Budget(most=50)
+    >>> build_detector("energy").threshold  # the default of `PostHoc`
+    BackTest(share=0.2, weight=100.0, most=0.3, level=None)
     """
     by, slash, rule = text.partition("/")
     name = by.partition(":")[0]
@@ -277,21 +269,21 @@ def build_detector(text: str, **options: float | None) -> Any:
         return build("detector", text, **options)
     if plain not in scores:
         relative = [_RELATIVE + score for score in scores if score not in GRAPH_SCORES]
-        told = f"; {', '.join(relative)}; and any score with a threshold: /{', /'.join(known('threshold'))}"
+        more = f"; {', '.join(relative)}; and any score with a threshold: /{', /'.join(known('threshold'))}"
         choices = [*detectors, *scores]
-        raise _unknown("detector", text, [*choices, *relative], ", ".join(choices) + told)
+        raise _unknown("detector", text, [*choices, *relative], ", ".join(choices) + more)
     if given := [option for option, value in options.items() if value is not None]:
-        raise InputError(f"the detector {text} has no setting {given[0]!r}", fix=f"write it as {plain}/fixed:0.5")
+        raise InputError(f"the detector {text} has no setting {given[0]!r}", fix=f"write {plain}/fixed:0.5")
     score = build("score", by.removeprefix(_RELATIVE))
     if name != plain:
         if plain in GRAPH_SCORES:
-            raise InputError(f"{plain} reads the graph, not the model, so it is never relative", fix=f"write {plain}")
+            raise InputError(f"{plain} does not depend on the model, so it cannot be relative", fix=f"write {plain}")
         score = load("score", "relative")(score)
     return load("detector", "post-hoc")(score, *([build("threshold", rule)] if slash else []))
 
 
 def split_detectors(text: str) -> list[str]:
-    """Return the detectors of a list with commas, each once.
+    """Return the detectors of a comma-separated list, each once.
 
     Examples
     --------
@@ -320,11 +312,11 @@ def _parse(value: str, text: str, setting: Field[Any]) -> Any:
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise InputError(f"{value!r} in {text!r} is no number", fix="write one, as gdoc:0.5")
+        raise InputError(f"{value!r} in {text!r} is not a number", fix="write a number, as in gdoc:0.5")
     if "float" in kind:
         return number
     if not number.is_integer():
-        raise InputError(f"{value!r} in {text!r} is no whole number", fix="write one, as energy/budget:100")
+        raise InputError(f"{value!r} in {text!r} is not a whole number", fix="write one, as in energy/budget:100")
     return int(number)
 
 
@@ -332,9 +324,9 @@ def _parse(value: str, text: str, setting: Field[Any]) -> Any:
 
 
 def described(value: Any) -> Any:
-    """Return a model or detector as a dict of its name and settings, fit for JSON; plain values stay as they are.
+    """Describe a model or detector as a dict of its name and settings, for JSON; plain values stay as they are.
 
-    A class without a registered name is described by its own name; `rebuilt` refuses such a description.
+    A class without a registered name is described by its own name, which `rebuilt` refuses.
 
     Examples
     --------
@@ -357,7 +349,7 @@ def described(value: Any) -> Any:
 
 
 def rebuilt(description: Mapping[str, Any] | str | None, what: str) -> Any:
-    """Return the model or detector that a description describes.
+    """Return the model or detector with a description.
 
     Examples
     --------
@@ -371,14 +363,14 @@ def rebuilt(description: Mapping[str, Any] | str | None, what: str) -> Any:
     kinds = [kind for kind in _TABLES if name in known(kind)] or ([what] if name in _COMPOSED else [])
     if not kinds:
         raise InputError(
-            f"the {what} is one of your own ({name}), which a file cannot hold",
-            fix=f"install the package that registers {name}, or give it again: load(…, {what}=…)",
+            f"the {what} is your own ({name}), which a file cannot contain",
+            fix=f"install the package that registers {name}, or pass it: load(…, {what}=…)",
         )
     found = load(kinds[0], name)
     if settings.pop("version", 0) != getattr(found, "version", 0):
         raise InputError(
-            f"the {what} is {name} of another version, and what it has kept would be misread",
-            fix="go on with the Evergraph that wrote it, or start anew",
+            f"the {what} is another version of {name}, whose saved state has another meaning",
+            fix="use the version of Evergraph that saved it, or train again",
         )
     return found(**{key: _rebuilt_part(part, what) for key, part in settings.items()})
 
@@ -390,7 +382,7 @@ def _rebuilt_part(part: Any, what: str) -> Any:
 
 
 def _kind_of(value: Any) -> str | None:
-    """Return the kind of an object; its base class is loaded already if it has one."""
+    # An object's base class is loaded already, so nothing is imported here.
     for kind, place in _BASES.items():
         module, _, name = place.partition(":")
         base = getattr(sys.modules.get(module), name, None)

@@ -237,7 +237,7 @@ def test_progress_on_a_terminal(folder, monkeypatch, command):
         (["--first", "99"], "choose an earlier first task"),
         (["--label-rate", "0"], "above 0 and up to 1"),
         (["--label-rate", "nan"], "above 0 and up to 1"),
-        (["--label-rate", "1e-9"], "no label to learn from"),
+        (["--label-rate", "1e-9"], "no label to train on"),
     ],
 )
 def test_bad_options_are_told_and_leave_nothing(options, told, folder, tmp_path, command):

@@ -16,28 +16,26 @@ from torch import Tensor
 
 from evergraph import EvolvingGraph, InputError, LifelongLearner, names, tasks
 from evergraph.datasets import synthetic
-from evergraph.detect import AutoDetector, Outputs, check_detector
+from evergraph.detect import AutoDetector, Outputs, PostHoc, check_detector
 from evergraph.detect.auto import SIGNALS
 from evergraph.detect.base import PAST, State
-from evergraph.detect.post_hoc import PostHoc
 from evergraph.detect.scores import (
+    MSP,
     Average,
     ClassLikelihood,
     Energy,
     ExcessWords,
     KnownDistance,
-    Mahalanobis,
-    MaxLogit,
-    NewNeighbours,
     NewWords,
     Propagated,
     Relative,
     Score,
     SliceDensity,
     WordGrowth,
+    inner_state,
+    outer_state,
 )
-from evergraph.detect.scores.combined import inner_state, outer_state
-from evergraph.detect.thresholds import BackTest, Quantile
+from evergraph.detect.thresholds import BackTest, Conformal
 from evergraph.inputs.slice_context import SliceContext
 from evergraph.learning.task import Task
 from evergraph.nn import GraphSAGE
@@ -51,7 +49,6 @@ OF_GRAPHS: list[Score] = [
     WordGrowth(),
     ExcessWords(),
     ClassLikelihood(),
-    NewNeighbours(),
     KnownDistance(),
     SliceDensity(),
 ]
@@ -192,11 +189,6 @@ def class_likelihood(world: World, outputs: Outputs) -> list[float]:
     return [-max(fit(v, name) for name in there) for v in world.new]
 
 
-def new_neighbours(world: World, outputs: Outputs) -> list[float]:
-    late = {v.name for v in world.new}
-    return [(len(v.neighbours & late) + 0.5) / (len(v.neighbours) + 1) for v in world.new]
-
-
 def cosines(world: World) -> dict[tuple[str, str], float]:
     """Between what vertices of the slice and their neighbours are about, and what all others are."""
     everyone, vectors = world.window, {}
@@ -252,7 +244,6 @@ SLOW: dict[Score, Callable[[World, Outputs], list[float]]] = {
     WordGrowth(): word_growth,
     ExcessWords(): excess_words,
     ClassLikelihood(): class_likelihood,
-    NewNeighbours(): new_neighbours,
     KnownDistance(): known_distance,
     SliceDensity(): slice_density,
 }
@@ -407,7 +398,7 @@ def test_smoothing_keeps_what_is_everywhere_the_same_and_stays_between_the_extre
 
 def test_levels_of_several_slices_are_those_of_numpy() -> None:
     """Each slice counts alike; within it only vertices of known classes whose labels have come."""
-    scores, counts = (Given(), WordGrowth(), NewNeighbours(), MaxLogit()), (1, 1e39, 0.1, 3e38)
+    scores, counts = (Given(), WordGrowth(), NewWords(), MSP()), (1, 1e39, 0.1, 3e38)
     both, state = Average(scores, counts), {}
     means, variances = [], []
     for seed in range(4):
@@ -434,7 +425,7 @@ def test_levels_of_several_slices_are_those_of_numpy() -> None:
 @pytest.mark.parametrize("counts", [300, (1,), (1, 0), (1, -2), (1, float("inf")), (1, "3"), (1, True)])
 def test_counts_are_as_many_numbers_as_there_are_scores(counts: Any) -> None:
     with pytest.raises(InputError, match=r"the argument counts is .* for 2 scores.*as many numbers above 0"):
-        Average((Energy(), MaxLogit()), counts)
+        Average((Energy(), MSP()), counts)
 
 
 def test_a_slice_that_is_stranger_than_ever_scores_high_as_a_whole() -> None:
@@ -511,8 +502,7 @@ def test_scores_of_scores_are_values() -> None:
         Propagated(Average(tuple(SIGNALS.values()), (1,) * len(SIGNALS)), 0.7, 3)
     )
     assert (
-        len({Propagated(Energy()), Propagated(Energy(), 0.5), Propagated(Energy(), rounds=1), Propagated(MaxLogit())})
-        == 4
+        len({Propagated(Energy()), Propagated(Energy(), 0.5), Propagated(Energy(), rounds=1), Propagated(MSP())}) == 4
     )
 
 
@@ -534,7 +524,7 @@ def test_states_have_names_that_tell_whose_they_are() -> None:
 @pytest.mark.parametrize("restart", ["warm", "cold", "hybrid"])
 def test_levels_survive_restarts_however_deep_they_are(restart: Any) -> None:
     graph = synthetic(vertices=360, times=9, classes=4, new_classes=2, words=120, words_per_vertex=5, seed=2)
-    deep = Propagated(Average((Relative(Average((Energy(), Mahalanobis()))), WordGrowth())))
+    deep = Propagated(Average((Relative(Average((Energy(), Relative(MSP())))), WordGrowth())))
     learner = LifelongLearner(GraphSAGE(hidden=8), PostHoc(deep), steps=5, lr=0.02, restart=restart)
     before: dict[str, Tensor] = {}
     for number, task in enumerate(tasks(graph, 2, first=5)):
@@ -551,7 +541,7 @@ def test_levels_survive_restarts_however_deep_they_are(restart: Any) -> None:
             if before:
                 assert torch.equal(past[name][:-1], before[name])
         assert int(past["past.slices"][-1]) == 2 + number
-        assert {"score/0/mean", "score/0/score/1/means"} <= state.keys()  # what was fitted is there anew
+        assert {"score/0/mean", "score/0/score/1/mean"} <= state.keys()  # what was fitted is there anew
         before = past
     assert number == 3
 
@@ -572,9 +562,9 @@ def test_every_score_of_a_score_makes_a_detector(name: str, wrap: Callable[[Scor
     [
         AutoDetector(),
         AutoDetector(most=1.0),
-        PostHoc(Propagated(Average(tuple(SIGNALS.values()))), Quantile()),
+        PostHoc(Propagated(Average(tuple(SIGNALS.values()))), Conformal()),
         PostHoc(Average(tuple(kind() for kind in SCORES.values())), BackTest()),
-        PostHoc(Propagated(Relative(Energy())), Quantile()),
+        PostHoc(Propagated(Relative(Energy())), Conformal()),
     ],
     ids=lambda detector: repr(detector)[:60],
 )

@@ -16,8 +16,7 @@ from torch import Tensor
 
 from evergraph import InputError, LifelongLearner, names, tasks
 from evergraph.datasets import synthetic
-from evergraph.detect import Outputs, Softmax, check_detector, thresholds
-from evergraph.detect.post_hoc import PostHoc
+from evergraph.detect import Outputs, PostHoc, Softmax, check_detector, thresholds
 from evergraph.detect.scores import Energy
 from evergraph.detect.thresholds import (
     BackTest,
@@ -25,9 +24,8 @@ from evergraph.detect.thresholds import (
     Conformal,
     Fixed,
     Past,
-    Quantile,
     Threshold,
-    best_line,
+    best_threshold,
     quantile,
 )
 from evergraph.nn import GraphSAGE
@@ -35,7 +33,7 @@ from evergraph.nn import GraphSAGE
 SCORES = {name: names.load("score", name) for name in names.SCORES}
 THRESHOLDS = {name: names.load("threshold", name) for name in names.THRESHOLDS}
 
-RULES: list[Threshold] = [Fixed(0.3), Quantile(0.1), Conformal(0.1), Budget(7), BackTest(0.1)]
+RULES: list[Threshold] = [Fixed(0.3), Conformal(0.1), Budget(7), BackTest(0.1)]
 
 
 def a_past(slices: int = 4, each: int = 50, seed: int = 0, classes: int = 3) -> Past:
@@ -100,17 +98,6 @@ def test_a_share_of_the_past_lies_above_the_quantile(share: float) -> None:
     assert lower is None or float((known > lower).double().mean()) > share
 
 
-def test_a_class_has_a_quantile_of_its_own_as_far_as_it_has_vertices() -> None:
-    past = a_past(each=400)
-    for column in range(3):
-        own = np.sort(past.known.scores[past.known.best == column].numpy())
-        everyone = np.sort(past.known.scores.numpy())
-        q, of_all = (values[len(values) - int(0.1 * len(values)) - 1] for values in (own, everyone))
-        expected = (len(own) * q + 50 * of_all) / (len(own) + 50)
-        assert line_of(Quantile(0.1, weight=50), past, column) == pytest.approx(expected)
-    assert line_of(Quantile(0.1), past, 99) == pytest.approx(of_all)  # nobody was ever predicted as that
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 60), st.sampled_from([0.01, 0.05, 0.2, 0.5]), st.integers(0, 1000))
 def test_the_conformal_line_is_crossed_with_at_most_the_rate(size: int, rate: float, seed: int) -> None:
@@ -150,7 +137,7 @@ def test_a_budget_is_not_exceeded(most: int, flagged: int) -> None:
 @given(st.lists(st.tuples(st.integers(0, 12), st.booleans()), min_size=2, max_size=30))
 def test_the_best_line_is_as_good_as_any(rows: list[tuple[int, bool]]) -> None:
     scores, unseen = (np.array(column) for column in zip(*rows, strict=True))
-    line, highest = map(float, best_line(torch.from_numpy(scores).double(), torch.from_numpy(unseen)))
+    line, highest = map(float, best_threshold(torch.from_numpy(scores).double(), torch.from_numpy(unseen)))
     every = [mcc(unseen, scores > value) for value in np.arange(-0.5, 13)]
     assert mcc(unseen, scores > line) >= 0.95 * max(*every, 0) - 1e-9
     assert max(highest, 0) == pytest.approx(max(*every, 0))
@@ -159,7 +146,7 @@ def test_the_best_line_is_as_good_as_any(rows: list[tuple[int, bool]]) -> None:
 def test_few_unseen_vertices_move_the_line_little() -> None:
     few, many = a_past(slices=1, each=40), a_past(slices=20, each=200)
     for past in (few, many):
-        prior, (best, reached) = line_of(Quantile(0.1, weight=1e12), past), best_line(past.scores, past.unseen)
+        prior, (best, reached) = float(quantile(past.known.scores, 0.1)), best_threshold(past.scores, past.unseen)
         assert 0.1 < reached < 0.9
         count = int(past.unseen.sum()) * float(reached)
         expected = (count * float(best) + 100 * prior) / (count + 100)
@@ -182,7 +169,7 @@ def test_the_past_tells_whether_slices_are_put_on_one_level() -> None:
     scores = torch.from_numpy(np.random.default_rng(6).normal(6, 1, 300))
     best = torch.zeros(300, dtype=torch.int64)
     for past, least, most in ((drifting(helps=True), 0.0, 0.3), (drifting(helps=False), 0.7, 1.0)):
-        levels = thresholds._levels(past)
+        levels = thresholds._medians(past)
         degree = thresholds._degree(past, (levels - levels.mean())[past.slices])
         assert least <= degree <= most
         found, given = (BackTest(level=level).excess(scores, best, past) for level in (None, degree))
@@ -241,7 +228,7 @@ def test_the_most_does_not_move_a_line_that_is_high_enough() -> None:
     assert bool(BackTest().excess(one, best[:1], past) > 0)
 
 
-@pytest.mark.parametrize("rule", [Quantile(), Conformal(), BackTest()])
+@pytest.mark.parametrize("rule", [Conformal(), BackTest()])
 def test_without_a_past_nobody_is_rejected(rule: Threshold) -> None:
     scores = torch.tensor([0.0, 5.0, 1e9], dtype=torch.float64)
     excess = rule.excess(scores, torch.zeros(3, dtype=torch.int64), Past.of({}))
@@ -258,9 +245,10 @@ def test_an_empty_slice_is_decided(rule: Threshold) -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: Quantile(1.5),
-        lambda: Quantile(weight=-1),
-        lambda: Quantile("half"),  # type: ignore[arg-type]
+        lambda: BackTest(share=1.5),
+        lambda: BackTest(weight=-1),
+        lambda: BackTest(share="half"),  # type: ignore[arg-type]
+        lambda: BackTest(level=2),
         lambda: Conformal(-0.1),
         lambda: Conformal(step=float("nan")),
         lambda: Budget(-1),
@@ -293,7 +281,7 @@ def test_every_score_makes_a_detector(name: str) -> None:
 
 
 def test_thresholds_have_names() -> None:
-    assert list(THRESHOLDS) == ["fixed", "quantile", "conformal", "budget", "back-test"]
+    assert list(THRESHOLDS) == ["fixed", "conformal", "budget", "back-test"]
     assert {type(rule) for rule in RULES} == set(THRESHOLDS.values())
 
 

@@ -18,9 +18,8 @@ from sklearn.metrics import average_precision_score, f1_score, matthews_corrcoef
 
 from evergraph import InputError, names
 from evergraph.datasets import synthetic
-from evergraph.detect import DOC, GDOC, Softmax
+from evergraph.detect import DOC, GDOC, PostHoc, Softmax
 from evergraph.detect.auto import AutoDetector
-from evergraph.detect.post_hoc import PostHoc
 from evergraph.detect.scores import Energy, Relative
 from evergraph.detect.thresholds import BackTest, Budget, Conformal, Fixed
 from evergraph.evaluation import compare as module
@@ -115,25 +114,25 @@ def test_names_are_given_with_commas_and_count_once() -> None:
     [
         (
             "enrgy",
-            r"there is no detector 'enrgy', but 'energy'.*choose from none, doc, gdoc, auto, msp",
+            r"there is no detector 'enrgy' \(did you mean 'energy'\?\).*choose from none, doc, gdoc, auto, msp",
         ),
-        ("relative-mps", "there is no detector 'relative-mps', but 'relative-msp'"),
+        ("relative-mps", r"there is no detector 'relative-mps' \(did you mean 'relative-msp'"),
         ("qqqqqq", "there is no detector 'qqqqqq'. To fix it: choose from"),
-        ("relative-new_words", "new_words reads the graph, not the model.*write new_words"),
+        ("relative-new_words", "new_words does not depend on the model.*write new_words"),
         ("auto-without-excess", "there is no part 'excess' of auto, but 'excess_words'.*choose from msp, auxiliary"),
         ("relative-", "there is no detector 'relative-'"),
         (
-            "energy/quantle",
-            "there is no threshold 'quantle', but 'quantile'.*choose from fixed, qu",
+            "energy/conform",
+            r"there is no threshold 'conform' \(did you mean 'conformal'\?\).*choose from fixed, con",
         ),
         ("energy/", "there is no threshold ''"),
-        ("energy/quantile:rate=0.1", "the threshold quantile has no setting 'rate'.*has: share, weight"),
-        ("energy/budget:1.5", "'1.5' in 'budget:1.5' is no whole number"),
+        ("energy/conformal:share=0.1", "the threshold conformal has no setting 'share'.*has: rate, step"),
+        ("energy/budget:1.5", "'1.5' in 'budget:1.5' is not a whole number"),
         ("energy/budget:-1", "the argument most is -1"),
-        ("energy/fixed:nan", "'nan' in 'fixed:nan' is no number"),
-        ("gdoc:much", "'much' in 'gdoc:much' is no number"),
-        ("gdoc:", "'' in 'gdoc:' is no number"),
-        ("gdoc:2", "the argument threshold is 2.0, which is no probability"),
+        ("energy/fixed:nan", "'nan' in 'fixed:nan' is not a number"),
+        ("gdoc:much", "'much' in 'gdoc:much' is not a number"),
+        ("gdoc:", "'' in 'gdoc:' is not a number"),
+        ("gdoc:2", "the argument threshold is 2.0.*from 0 to 1"),
         ("none:1", "the detector none has no setting.*leave it out; none has no settings"),
         (" , ", "there is no detector to compare"),
     ],
@@ -410,7 +409,7 @@ def test_the_command_prints_a_table(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--detectors", "enrgy"), "there is no detector 'enrgy', but 'energy'"),
+        (("--detectors", "enrgy"), "there is no detector 'enrgy' (did you mean 'energy'?)"),
         (("--seeds", "x"), "--seeds is 'x'"),
         (("--history", "0"), "--history is '0'"),
         (("--first", "99"), "99"),

@@ -17,11 +17,10 @@ from torch import Tensor
 
 from evergraph import EvolvingGraph, InputError
 from evergraph.datasets import synthetic
-from evergraph.detect import DOC, GDOC, Decision, Detector, Outputs, Requirements, Softmax
+from evergraph.detect import DOC, GDOC, Decision, Detector, Outputs, PostHoc, Requirements, Softmax
 from evergraph.detect.auto import AutoDetector
-from evergraph.detect.post_hoc import PostHoc
-from evergraph.detect.scores import Energy, Mahalanobis, Relative, WordGrowth
-from evergraph.detect.thresholds import BackTest, Budget, Conformal, Past, Quantile
+from evergraph.detect.scores import Energy, Relative, Score, WordGrowth
+from evergraph.detect.thresholds import BackTest, Budget, Conformal, Past
 from evergraph.evaluation import recording as module
 from evergraph.evaluation.configuration import Configuration
 from evergraph.evaluation.recording import Recording, open_recording, record
@@ -36,11 +35,25 @@ GRAPH, OTHER = (synthetic(**SIZE, seed=seed) for seed in (2, 3))
 SMALL = Configuration(GraphSAGE(hidden=4), Softmax(), history=2, steps=3, lr=0.05, first=4)
 State = Mapping[str, Tensor]
 
+
+@dataclass(frozen=True)
+class Distance(Score):
+    """Distance of the hidden vector from the mean of the training vertices."""
+
+    def fit(self, outputs: Outputs, targets: Tensor, state: State) -> State:  # noqa: ARG002
+        assert outputs.hidden is not None
+        return {"centre": outputs.hidden.double().mean(0)}
+
+    def compute(self, outputs: Outputs, state: State) -> Tensor:
+        assert outputs.hidden is not None
+        return (outputs.hidden.double() - state["centre"]).norm(dim=1)
+
+
 POST_HOC = (
     PostHoc(),
-    PostHoc(Energy(), Quantile(0.1)),
-    PostHoc(Mahalanobis(), Conformal(0.1)),
-    PostHoc(Relative(Mahalanobis()), BackTest(weight=5)),
+    PostHoc(Energy(), Conformal(0.1)),
+    PostHoc(Distance(), Conformal(0.1)),
+    PostHoc(Relative(Distance()), BackTest(weight=5)),
     PostHoc(WordGrowth(), Budget(7)),
     AutoDetector(),
     Softmax(),

@@ -193,7 +193,7 @@ def test_bad_seeds(seeds, problem, tmp_path):
         ({"model": torch.nn.Linear(2, 2)}, "is no model"),
         ({"detector": None}, "is no detector"),
         ({"steps": 0}, "steps is 0"),
-        ({"restart": "luke"}, "no restart 'luke'"),
+        ({"restart": "luke"}, "restart is 'luke'"),
         ({"lr": math.nan}, "lr is nan"),
     ],
 )
@@ -484,7 +484,7 @@ def test_replace_starts_over(tmp_path, monkeypatch, undisturbed):
 
 
 def test_a_folder_in_which_nothing_was_finished_is_free(tmp_path, undisturbed):
-    with pytest.raises(InputError, match="no label to learn from"):
+    with pytest.raises(InputError, match="no label to train on"):
         run(dataclasses.replace(SMALL, label_rate=1e-9), GRAPH, [0], out=tmp_path)
     assert (tmp_path / "run.json").exists()
     assert numbers(run(SMALL, GRAPH, [0], out=tmp_path))[0] == undisturbed[0]

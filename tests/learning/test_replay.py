@@ -29,9 +29,8 @@ from evergraph.detect import (
     Softmax,
 )
 from evergraph.detect.base import UNLABELLED
-from evergraph.detect.scores import Average, Propagated, Relative
-from evergraph.detect.scores.combined import inner_state, outer_state
-from evergraph.detect.thresholds import BackTest, Budget, Conformal, Fixed, Quantile, Threshold
+from evergraph.detect.scores import Average, Propagated, Relative, inner_state, outer_state
+from evergraph.detect.thresholds import BackTest, Budget, Conformal, Fixed, Threshold
 from evergraph.learning.task import Task
 from evergraph.nn import GraphSAGE
 from tests.learning.test_learner import shuffled_future
@@ -144,7 +143,7 @@ def test_nothing_of_the_future_is_seen() -> None:
 
 LAST = 4
 SMALL = synthetic(vertices=300, times=7, classes=4, new_classes=2, words=120, words_per_vertex=5, seed=3)
-RULES: list[Threshold] = [Fixed(0.1), Quantile(0.1), Conformal(0.1), Budget(7), BackTest(0.1)]
+RULES: list[Threshold] = [Fixed(0.1), Conformal(0.1), Budget(7), BackTest(0.1)]
 MADE: list[Detector] = [
     *(PostHoc(kind(), rule) for kind in SCORES.values() for rule in RULES),
     PostHoc(Relative(Propagated(Average(tuple(kind() for kind in SCORES.values()))))),

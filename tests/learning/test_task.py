@@ -121,14 +121,14 @@ def test_bad_arguments(arguments: dict[str, Any], message: str) -> None:
 
 
 def test_a_graph_of_one_time_has_no_tasks() -> None:
-    with pytest.raises(InputError, match="all vertices have one time"):
+    with pytest.raises(InputError, match="all vertices are of one period"):
         list(tasks(timeline([3, 3]), 1))
 
 
 def test_a_task_outside_of_the_graph() -> None:
-    with pytest.raises(InputError, match="no vertices at time 7"):
+    with pytest.raises(InputError, match="no vertices in period 7"):
         Task(timeline([0, 1]), 7, 1)
-    with pytest.raises(InputError, match="no vertices at time 3"):
+    with pytest.raises(InputError, match="no vertices in period 3"):
         Task(timeline([0, 1]), 3, 1)
 
 

@@ -1,12 +1,10 @@
-"""Unseen-class detectors: a loss to train with, a score (up = more unseen) and a decision for each vertex."""
+"""Detectors of unseen classes. `evergraph.detect.base` is the contract; start there to write your own."""
 
 from evergraph.detect.auto import AutoDetector
 from evergraph.detect.base import Decision, Detector, FittedDetector, Outputs, Requirements
 from evergraph.detect.check import check_detector
 from evergraph.detect.doc import DOC, GDOC
-from evergraph.detect.isomax import IsoMax
-from evergraph.detect.post_hoc import PostHoc
-from evergraph.detect.softmax import Softmax
+from evergraph.detect.softmax import IsoMax, PostHoc, Softmax
 
 __all__ = [
     "DOC",

@@ -1,4 +1,4 @@
-"""`AutoDetector`: six scores, averaged, propagated over similar vertices, and decided by a back-test."""
+"""`AutoDetector`: the average of six scores, propagated over similar vertices, with a back-tested threshold."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from evergraph.detect.base import Decision, Detector, Outputs, Requirements, State
-from evergraph.detect.post_hoc import PostHoc
+from evergraph.detect.base import Decision, Outputs, Requirements, State
 from evergraph.detect.scores import (
     MSP,
     AuxiliaryModel,
@@ -20,6 +19,7 @@ from evergraph.detect.scores import (
     Score,
     SliceDensity,
 )
+from evergraph.detect.softmax import PostHoc, Softmax
 from evergraph.detect.thresholds import BackTest
 
 __all__ = ["COUNTS", "SIGNALS", "AutoDetector", "average_signals"]
@@ -34,33 +34,31 @@ SIGNALS: dict[str, Score] = {
 }
 """The scores of `AutoDetector`."""
 COUNTS = {"auxiliary": 3.0}
-"""Weight of a score in the average, if not 1."""
+"""Weights in the average that are not 1."""
 
 
 def average_signals(without: str | None = None) -> Average:
-    """The average of the signals, without one."""
+    """The average of all signals, or of all but one."""
     names = [name for name in SIGNALS if name != without]
     return Average(tuple(SIGNALS[name] for name in names), tuple(COUNTS.get(name, 1.0) for name in names))
 
 
 @dataclass(frozen=True)
-class AutoDetector(Detector):
+class AutoDetector(Softmax):
     """Six scores, propagated over the slice, and a threshold calibrated on past slices.
 
-    The model that decides classes is trained as a plain classifier, so it tells them as well as one. An auxiliary model
-    is trained beside it with gDOC's loss (`AuxiliaryModel`), which doubles the time of training. Other scores read
-    words and neighbours. Each score is standardised by the vertices of known classes in past slices, when these were
-    decided. The threshold is the one that would have served best so far, drawn to one that a fifth of the known
-    vertices exceed, as long as few unseen vertices were observed or these hardly stood out. It needs no labels but
-    those that come anyway.
+    The model is trained as a plain classifier, so its accuracy is that of `Softmax`. An auxiliary model is trained with
+    gDOC's loss (`AuxiliaryModel`), which doubles the training time. The other scores read words and neighbours. Each
+    score is standardised by the known-class vertices of past slices, as they were scored then. The threshold is chosen
+    by `BackTest`. It needs no labels but those that arrive anyway.
 
-    It is ``PostHoc(Propagated(Average(SIGNALS.values(), counts)), BackTest(most=most))``, where the auxiliary model
-    counts 3 and all others count 1.
+    It equals ``PostHoc(Propagated(Average(SIGNALS.values(), counts)), BackTest(most=most))``, where the auxiliary model
+    has the weight 3 and all other scores the weight 1.
 
     Parameters
     ----------
     most
-        Share of a slice that is flagged at most.
+        Largest share of a slice to flag, from 0 to 1.
 
     Examples
     --------
@@ -83,26 +81,18 @@ class AutoDetector(Detector):
 
     @property
     def made_of(self) -> PostHoc:
-        """Its score and its threshold."""
+        """The score and the threshold."""
         return PostHoc(Propagated(average_signals()), BackTest(most=self.most))
 
     @property
     def requires(self) -> Requirements:
-        """What its parts require."""
         return self.made_of.requires
 
-    def loss(self, logits: Tensor, targets: Tensor, counts: Tensor, weights: Tensor | None = None) -> Tensor:
-        """Cross-entropy."""
-        return self.made_of.loss(logits, targets, counts, weights)
-
     def fit(self, outputs: Outputs, targets: Tensor, state: State) -> State:
-        """State of the scores."""
         return self.made_of.fit(outputs, targets, state)
 
     def observe(self, outputs: Outputs, targets: Tensor, state: State) -> State:
-        """With one slice more of the past."""
         return self.made_of.observe(outputs, targets, state)
 
     def decide(self, outputs: Outputs, state: State) -> Decision:
-        """Score with how far each vertex is above the threshold, and flag those above it."""
         return self.made_of.decide(outputs, state)

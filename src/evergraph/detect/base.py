@@ -1,4 +1,16 @@
-"""The contract of every detector, and a detector together with what it has fitted."""
+"""The detector contract. Read this page before you write a detector.
+
+A detector decides which vertices are flagged as unseen. Write it as a frozen dataclass that derives from `Detector` and
+holds settings only. For each task the learner calls:
+
+1. `Detector.observe`, if labels of decided slices have arrived since and `Requirements.observe` is set;
+2. `Detector.loss`, in each training step;
+3. `Detector.fit`, once after training, unless `Requirements.fit` is turned off;
+4. `Detector.decide`, which returns a score and a flag for each vertex of the slice.
+
+What `fit` and `observe` return is the detector's state. The learner keeps it (`FittedDetector`), saves it, and passes
+it to the next call. Call `check_detector` in the tests of your own detector: it checks all of this.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +18,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from numbers import Real
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
+
+from evergraph.errors import InputError
 
 if TYPE_CHECKING:
     from evergraph.inputs.slice_context import SliceContext
@@ -28,32 +42,27 @@ __all__ = [
 ]
 
 State = Mapping[str, Tensor]
-"""All that a detector has fitted and observed: a flat dict of tensors by name, which can be saved as safetensors."""
+"""What a detector has fitted and observed: tensors by name, not nested, so that they can be saved as safetensors."""
 UNKNOWN, UNLABELLED = -1, -2
-"""In place of a column: the model did not know the vertex's class; the vertex has no label yet."""
+"""Targets in `Detector.observe` that are not columns: a class that the model did not know; no label yet."""
 PAST = "past."
-"""Prefix of state that a cold restart keeps, because it describes past decisions and not the weights."""
+"""Prefix of names in the state that survive a cold restart: they describe past decisions, not the weights."""
 
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """A model's outputs for some vertices.
+    """Outputs of a model for some vertices.
 
     Parameters
     ----------
     logits
-        One row for each vertex; column ``i`` is the i-th known class. There is at least one known class.
+        One row per vertex, one column per known class. There is at least one known class.
     hidden
-        The vectors below the output layer, one row for each vertex, where the model gives them.
+        Vectors below the output layer, one row per vertex; None if the model has none.
     context
-        The slice in its graph, where the vertices are a whole slice and the detector requires it.
+        The slice in its graph; set if the vertices are a whole slice and the detector requires it.
     auxiliary_logits
-        Logits of the auxiliary model, where the detector requires one.
-
-    Examples
-    --------
-    >>> len(Outputs(torch.zeros(5, 3)))
-    5
+        Logits of the auxiliary model; set if the detector requires one.
     """
 
     logits: Tensor
@@ -65,7 +74,7 @@ class Outputs:
         return len(self.logits)
 
     def __getitem__(self, rows: Tensor | slice) -> Outputs:
-        """The outputs for some of the vertices; without context, because they are no whole slice."""
+        """Outputs for some of the vertices, without context, because they are no whole slice."""
         hidden, auxiliary = (None if part is None else part[rows] for part in (self.hidden, self.auxiliary_logits))
         return Outputs(self.logits[rows], hidden, auxiliary_logits=auxiliary)
 
@@ -76,9 +85,9 @@ class Decision(NamedTuple):
     Attributes
     ----------
     score
-        How unseen each vertex's class looks, as float64: higher means more unseen.
+        One float64 per vertex: the higher, the more likely is its class unseen.
     flagged
-        Whether each vertex is flagged as unseen, as bool.
+        One bool per vertex: whether it is flagged as unseen.
     """
 
     score: Tensor
@@ -94,15 +103,15 @@ class Requirements:
     fit
         Call `Detector.fit` after training. It costs one forward pass over the training vertices.
     observe
-        Call `Detector.observe` when labels of a decided slice have come.
+        Call `Detector.observe` when labels of a decided slice have arrived.
     replay
-        Number of slices before the first task that are decided and observed by a second learner first, so that the
-        first task has a past.
+        Number of slices before the first task that a temporary learner decides and observes, so that the detector has
+        observed something before the first task.
     context
         Set `Outputs.context` when a slice is decided or observed.
     auxiliary
         Train an auxiliary model with this detector's loss, on the same vertices, from the same seed and for as many
-        steps, and set `Outputs.auxiliary_logits`.
+        steps, and set `Outputs.auxiliary_logits`. It doubles the training time.
 
     Examples
     --------
@@ -128,18 +137,17 @@ class Requirements:
 
 
 class Detector(ABC):
-    """Tells vertices of unseen classes from those of known classes; write a subclass as a frozen dataclass.
+    """Base class of detectors: a loss to train with and a decision for each vertex.
 
-    A subclass holds its settings and nothing else. It has a loss and a decision, and may fit a state after training and
-    update it when labels come. The learner keeps the state (`FittedDetector`), so one training serves every threshold.
-    `check_detector` checks the contract:
+    The contract, which `check_detector` checks:
 
-    * the order of the classes and the order of the vertices do not matter;
-    * a higher score means more unseen, and every vertex that scores higher than a flagged one is flagged.
+    * neither the order of the classes nor the order of the vertices matters;
+    * a higher score means more likely unseen, and a vertex that scores higher than a flagged one is flagged, too;
+    * no method changes what it is given.
 
     Examples
     --------
-    A detector that flags a vertex whose largest logit is low:
+    A detector that flags a vertex if its largest logit is low:
 
     >>> from torch.nn import functional as F
     >>> @dataclass(frozen=True)
@@ -158,7 +166,7 @@ class Detector(ABC):
     """
 
     version: ClassVar[int] = 0
-    """Increase it when the state of an older version would be misread; files of other versions are refused."""
+    """Increase it when the state has a new meaning. Saved learners with another version are refused."""
 
     @property
     def requires(self) -> Requirements:
@@ -167,56 +175,58 @@ class Detector(ABC):
 
     @abstractmethod
     def loss(self, logits: Tensor, targets: Tensor, counts: Tensor, weights: Tensor | None = None) -> Tensor:
-        """Training loss of labelled vertices: a scalar that can be differentiated by the logits.
+        """Return the training loss of labelled vertices: a scalar that is differentiable with respect to the logits.
 
         Parameters
         ----------
         logits
-            One row for each vertex, one column for each known class.
+            One row per vertex, one column per known class.
         targets
-            The column of each vertex's class, as int64.
+            Column of each vertex's class, as int64.
         counts
-            Labelled training vertices of each class in the whole current window, as int64; the vertices given here
+            Number of labelled training vertices of each class in the whole window, as int64. The vertices passed here
             may be a sample of them.
         weights
-            Weight of each vertex in the mean over vertices; all alike where it is None.
+            Weight of each vertex in the mean over vertices; None for equal weights.
         """
 
     def fit(self, outputs: Outputs, targets: Tensor, state: State) -> State:  # noqa: ARG002  # most have no state
-        """State after training on a task; empty by default.
+        """Return the state after training on a task; empty by default.
 
         Parameters
         ----------
         outputs
             The trained model's outputs for the labelled training vertices, in evaluation mode and without gradients.
         targets
-            The column of each vertex's class, as int64. A known class may have no vertex.
+            Column of each vertex's class, as int64. A known class may have no vertex.
         state
-            The state of the last task, of as many classes or fewer; after a cold restart only the names with `PAST`.
+            State of the previous task, which had at most as many classes. After a cold restart it has only the names
+            that start with `PAST`.
         """
         return {}
 
     def observe(self, outputs: Outputs, targets: Tensor, state: State) -> State:  # noqa: ARG002  # most do not
-        """State after labels of a decided slice have come; unchanged by default.
+        """Return the state after labels of a decided slice have arrived; by default unchanged.
 
-        Some of these vertices are of classes that were unseen when they were decided. State that must outlive a cold
-        restart needs a name that starts with `PAST`. Set ``observe`` in `requires`, or this is never called.
+        Some of these vertices belong to classes that were unseen when they were decided: real examples to calibrate
+        on. Give names that start with `PAST` to what must survive a cold restart. The learner calls this method only
+        if ``observe`` is set in `requires`.
 
         Parameters
         ----------
         outputs
-            The model's outputs for a whole slice when it was decided; it has not learnt from the labels yet.
+            Outputs for the whole slice of the model that decided it, before it is trained on the new labels.
         targets
-            The column of each vertex's class, as int64; `UNKNOWN` where the model did not know it, `UNLABELLED` where
-            no label has come.
+            Column of each vertex's class, as int64; `UNKNOWN` if the model did not know the class, `UNLABELLED` if
+            there is no label yet.
         state
-            The state in force.
+            The current state.
         """
         return state
 
     @abstractmethod
     def decide(self, outputs: Outputs, state: State) -> Decision:
-        """Score each vertex, and flag those that are taken for unseen."""
+        """Return a score and a flag for each vertex."""
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """Probability of each known class for each vertex, as float64; by default those of a softmax."""
@@ -229,14 +239,14 @@ class Detector(ABC):
 
 @dataclass(frozen=True, eq=False)
 class FittedDetector:
-    """A detector with its state: what a learner keeps and saves. Each step returns a new one.
+    """A detector and its state, as a learner keeps and saves them. Each method returns a new object.
 
     Parameters
     ----------
     detector
         The settings.
     state
-        All that was fitted and observed.
+        What was fitted and observed.
 
     Examples
     --------
@@ -251,48 +261,58 @@ class FittedDetector:
     state: State = field(default_factory=dict)
 
     def fit(self, outputs: Outputs | None, targets: Tensor, *, cold: bool = False) -> FittedDetector:
-        """Fit to the outputs for training vertices; after a cold restart only what was observed is kept."""
+        """Fit to the outputs for training vertices; a cold restart drops all of the state but the past."""
         state = {name: value for name, value in self.state.items() if name.startswith(PAST)}
         if outputs is not None and self.detector.requires.fit:
             state |= self.detector.fit(outputs, targets, state if cold else self.state)
         return replace(self, state=state)
 
     def observe(self, outputs: Outputs, targets: Tensor) -> FittedDetector:
-        """Take in the labels of a decided slice."""
+        """Observe the labels of a decided slice, if the detector requires it."""
         if not self.detector.requires.observe:
             return self
         return replace(self, state=self.detector.observe(outputs, targets, self.state))
 
     def decide(self, outputs: Outputs) -> Decision:
-        """Score each vertex, and flag those that are taken for unseen."""
+        """Return a score and a flag for each vertex."""
         return self.detector.decide(outputs, self.state)
 
     def to(self, device: str | torch.device) -> FittedDetector:
-        """The same with its state on a device."""
+        """Move the state to a device."""
         return replace(self, state={name: value.to(device) for name, value in self.state.items()})
 
 
-def shares_of(logits: Tensor, weights: Tensor | None) -> Tensor:
-    """Share of each vertex in a mean over vertices; all 0 where no vertex has weight.
+def set_number(
+    part: object,
+    name: str,
+    low: float = 0,
+    high: float = math.inf,
+    *,
+    above: bool = False,
+    whole: bool = False,
+    hint: str = "",
+) -> None:
+    """Check a number among the settings of a frozen dataclass, and store it as a plain float or int.
+
+    Plain numbers make equal settings compare, print and save alike. ``above`` leaves out the lower limit.
 
     Examples
     --------
-    >>> shares_of(torch.zeros(2, 5), torch.tensor([3, 1])).tolist(), shares_of(torch.zeros(2, 5), None).tolist()
-    ([0.75, 0.25], [0.5, 0.5])
+    >>> @dataclass(frozen=True)
+    ... class Half:
+    ...     share: float = 0.5
+    >>> set_number(Half(2.0), "share", 0, 1)
+    Traceback (most recent call last):
+    evergraph.errors.InputError: the argument share is 2.0. To fix it: set share to a number from 0 to 1.
     """
-    if weights is None:
-        return logits.new_full((len(logits),), 1 / max(len(logits), 1))
-    shares = weights.to(logits)
-    total = shares.sum()
-    return shares / torch.where(total > 0, total, 1)
-
-
-def plain_number(value: object) -> float:
-    """A number as a plain float, for parameters are compared, printed and saved; NaN for what is no number.
-
-    Examples
-    --------
-    >>> plain_number(3), plain_number("3")
-    (3.0, nan)
-    """
-    return math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
+    value: Any = getattr(part, name)
+    valid = not isinstance(value, bool) and isinstance(value, Integral if whole else Real) and math.isfinite(value)
+    if not valid or not low <= value <= high or (above and value == low):
+        limits = f"{'above' if above else 'from'} {low:g}" + (
+            f" to {high:g}" if math.isfinite(high) else " up" * (not above)
+        )
+        raise InputError(
+            f"the argument {name} is {value!r}",
+            fix=f"set {name} to a {'whole ' if whole else ''}number {limits}{hint}",
+        )
+    object.__setattr__(part, name, int(value) if whole else float(value))

@@ -1,7 +1,7 @@
-"""Cross-entropies with their gradients in one pass: the largest matrix of a step is read once and written once.
+"""Cross-entropies with their gradients in one pass, so that the largest matrix of a step is read and written once.
 
-Both are sums over vertices of ``shares[u]`` times the vertex's loss. Compiled for single precision on a processor, in
-plain torch for all else.
+Both are sums over vertices of ``shares[u]`` times the vertex's loss: compiled for single precision on a CPU, in plain
+torch otherwise.
 """
 
 from __future__ import annotations
@@ -20,14 +20,29 @@ from torch.nn import functional as F  # noqa: N812  # the name that everyone giv
 
 from evergraph.compiled import compiled, exp_nonpositive, over_range
 
-__all__ = ["binary_cross_entropy", "cross_entropy"]
+__all__ = ["binary_cross_entropy", "cross_entropy", "shares_of"]
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Longs = NDArray[np.int64]
 
-_BLOCK = 1 << 18  # entries of a block of rows, so that what is computed of it stays in the cache
-_LINEAR = 40.0  # softplus(x) is x beyond this, in double precision too (the default of 20 is off by 2e-9)
+_BLOCK = 1 << 18  # entries of a block of rows, which then stays in the cache
+_LINEAR = 40.0  # softplus(x) equals x beyond this, also in double precision (torch's default of 20 is off by 2e-9)
+
+
+def shares_of(logits: Tensor, weights: Tensor | None) -> Tensor:
+    """Share of each vertex in a weighted mean over vertices; all 0 if no vertex has weight.
+
+    Examples
+    --------
+    >>> shares_of(torch.zeros(2, 5), torch.tensor([3, 1])).tolist(), shares_of(torch.zeros(2, 5), None).tolist()
+    ([0.75, 0.25], [0.5, 0.5])
+    """
+    if weights is None:
+        return logits.new_full((len(logits),), 1 / max(len(logits), 1))
+    shares = weights.to(logits)
+    total = shares.sum()
+    return shares / torch.where(total > 0, total, 1)
 
 
 def cross_entropy(logits: Tensor, targets: Tensor, shares: Tensor) -> Tensor:
@@ -42,9 +57,9 @@ def cross_entropy(logits: Tensor, targets: Tensor, shares: Tensor) -> Tensor:
 
 
 def binary_cross_entropy(logits: Tensor, targets: Tensor, positive: Tensor, shares: Tensor) -> Tensor:
-    """Binary cross-entropies of a sigmoid for each class, as a weighted sum over vertices and classes.
+    """Binary cross-entropies of one sigmoid per class, as a weighted sum over vertices and classes.
 
-    The term of a vertex's own class is multiplied with ``positive[u]``.
+    The term of a vertex's own class is multiplied by ``positive[u]``.
 
     Examples
     --------
@@ -55,9 +70,8 @@ def binary_cross_entropy(logits: Tensor, targets: Tensor, positive: Tensor, shar
 
 
 def _is_compiled(logits: Tensor) -> bool:
-    return (
-        logits.device.type == "cpu" and logits.dtype == torch.float32 and logits.is_contiguous() and logits.numel() > 0
-    )
+    on_cpu = logits.device.type == "cpu" and logits.is_contiguous()
+    return on_cpu and logits.dtype == torch.float32 and logits.numel() > 0
 
 
 @partial(compiled, reorder=True)
@@ -101,9 +115,9 @@ def _binary_cross_entropy_rows(
             target[k] = exp_nonpositive(-abs(logits[row, k]))
         own, share, weight = targets[row], shares[row], positive[row]
         mine, tail = np.float64(logits[row, own]), math.log1p(np.float64(target[own]))
-        missing = target[own] / (np.float32(1) + target[own])  # 1 - p of the own class, where its logit is positive
-        # softplus(x) = max(x, 0) + log(1 + exp(-|x|)); of the logarithms the sum is that of a product, each factor of
-        # which is at most 2.
+        missing = target[own] / (np.float32(1) + target[own])  # 1 - p of its own class, if its logit is positive
+        # softplus(x) = max(x, 0) + log(1 + exp(-|x|)). The sum of the logarithms is the logarithm of a product, whose
+        # factors are at most 2: 64 of them do not overflow.
         linear, logs, product = np.float64(0), np.float64(0), np.float64(1)
         for start in range(0, width, 64):
             product = np.float64(1)
@@ -176,5 +190,5 @@ class _BinaryCrossEntropy(Function):
 
 
 def _scaled(gradient: Tensor, upstream: Tensor) -> Tensor:
-    # A loss is mostly the last step, so the factor is mostly 1: no second matrix then.
+    # A loss is usually the last operation, so the factor is usually 1 and no second matrix is needed.
     return gradient if upstream == 1 else gradient * upstream

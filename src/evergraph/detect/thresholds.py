@@ -1,4 +1,4 @@
-"""Thresholds: rules that decide which scores are flagged, calibrated on past slices."""
+"""Thresholds: they decide above which score a vertex is flagged, calibrated on past slices."""
 
 from __future__ import annotations
 
@@ -10,41 +10,40 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from evergraph.detect.base import PAST, UNKNOWN, UNLABELLED, Outputs, State, plain_number
-from evergraph.errors import InputError
+from evergraph.detect.base import PAST, UNKNOWN, UNLABELLED, Outputs, State, set_number
 
-__all__ = ["BackTest", "Budget", "Conformal", "Fixed", "Past", "Quantile", "Threshold"]
+__all__ = ["BackTest", "Budget", "Conformal", "Fixed", "Past", "Threshold"]
 
-_MOST = 200_000  # vertices, the newest: more say nothing more about a threshold
+_MOST = 200_000  # newest vertices that are kept: more would not change a threshold
 _COLUMNS = {"scores": torch.float64, "unseen": torch.bool, "best": torch.int64, "slices": torch.int64}
-_DEGREES = (0.0, 0.25, 0.5, 0.75, 1.0)  # to which slices may be put on one level
-_EDGE = 0.02  # MCC by which a degree must be better to count e times as much
-_SLICES = 2.0  # with new classes, that degree 0 counts for
-_FEW = 3  # unseen vertices that make such a slice
-_SMALL = 30  # vertices of a slice with which half of its level is trusted
-_ROUNDING = 1e-9  # scores nearer than this are the same
-_NEARLY = 0.95  # lines that reach this share of the best coefficient are as good: the middle one is taken
+_DEGREES = (0.0, 0.25, 0.5, 0.75, 1.0)  # candidates for how far slices are shifted to one median
+_EDGE = 0.02  # difference in MCC that multiplies the weight of a degree by e
+_SLICES = 2.0  # slices with unseen classes that degree 0 counts for
+_FEW = 3  # unseen vertices that a slice with unseen classes has at least
+_SMALL = 30  # vertices of a slice at which its median is trusted by half
+_ROUNDING = 1e-9  # scores closer than this are equal
+_NEARLY = 0.95  # thresholds that reach this share of the best MCC are equally good: the median of them is used
 
 
 @dataclass(frozen=True, eq=False)
 class Past:
-    """Scored vertices whose labels have come, oldest first.
+    """Scored vertices of past slices whose labels have arrived, oldest first.
 
     Parameters
     ----------
     scores
-        How unseen each seemed when it was decided, as float64.
+        Score of each vertex when it was decided, as float64.
     unseen
-        Whether the model that decided did not know its class.
+        Whether its class was unseen then.
     best
-        The column of the class that was predicted for it.
+        Column of the class that was predicted for it.
     slices
-        The number of its slice: 0 for the first that was observed, then 1 and so on.
+        Number of its slice, from 0 in the order of observation.
 
     Examples
     --------
     >>> outputs, targets = Outputs(torch.tensor([[2.0, 0.0], [0.0, 1.0], [0.0, 3.0]])), torch.tensor([0, -1, -2])
-    >>> past = Past.of({}).grown(torch.tensor([0.25, 0.75, 0.5]), outputs, targets)  # of the last no label has come
+    >>> past = Past.of({}).grown(torch.tensor([0.25, 0.75, 0.5]), outputs, targets)  # the last has no label yet
     >>> past.scores.tolist(), past.unseen.tolist(), past.best.tolist(), past.slices.tolist()
     ([0.25, 0.75], [False, True], [0, 1], [0, 0])
     >>> len(Past.of(past.as_state()))
@@ -61,16 +60,15 @@ class Past:
 
     @classmethod
     def of(cls, state: State) -> Past:
-        """The past in a detector's state; empty where nothing was observed yet."""
-        empty = {name: torch.empty(0, dtype=dtype) for name, dtype in _COLUMNS.items()}
-        return cls(**{name: state.get(PAST + name, nothing) for name, nothing in empty.items()})
+        """The past in a detector's state; empty if nothing was observed yet."""
+        return cls(**{name: state.get(PAST + name, torch.empty(0, dtype=dtype)) for name, dtype in _COLUMNS.items()})
 
     def as_state(self) -> dict[str, Tensor]:
-        """Fit for a detector's state; it outlives cold restarts."""
+        """The past as part of a detector's state, which survives cold restarts."""
         return {PAST + name: getattr(self, name) for name in _COLUMNS}
 
     def grown(self, scores: Tensor, outputs: Outputs, targets: Tensor) -> Past:
-        """With one slice more; parameters as of `Detector.observe`."""
+        """The past with one more slice; parameters as in `Detector.observe`."""
         there = targets != UNLABELLED
         found = {
             "scores": scores[there].double(),
@@ -82,106 +80,79 @@ class Past:
 
     @property
     def known(self) -> Past:
-        """Those whose class was known."""
-        return self.part(~self.unseen)
-
-    def part(self, chosen: Tensor) -> Past:
-        """Some of them."""
-        return Past(self.scores[chosen], self.unseen[chosen], self.best[chosen], self.slices[chosen])
+        """The vertices whose class was known."""
+        return Past(**{name: getattr(self, name)[~self.unseen] for name in _COLUMNS})
 
 
 class Threshold(ABC):
-    """A rule that draws a line between known and unseen; write a subclass as a frozen dataclass."""
+    """Base class of thresholds: write a subclass as a frozen dataclass that holds settings only."""
 
     @abstractmethod
     def excess(self, scores: Tensor, best: Tensor, past: Past) -> Tensor:
-        """How far the score of each vertex is above its line, as float64: those above 0 are flagged.
+        """Return how far each score is above the threshold, as float64: vertices above 0 are flagged.
 
         Parameters
         ----------
         scores
-            How unseen each vertex seems, all of one slice.
+            Score of each vertex of one slice.
         best
-            The column of the class that is predicted for it.
+            Column of the class that is predicted for each vertex.
         past
-            What became of earlier decisions, on the same scale.
+            Scores of past slices, on the same scale.
         """
 
 
 @dataclass(frozen=True)
 class Fixed(Threshold):
-    """Flag vertices that score above a given value.
+    """Flag vertices that score above a fixed value.
 
     Parameters
     ----------
     value
-        On the scale of the score.
-
-    Examples
-    --------
-    >>> Fixed(0.5).excess(torch.tensor([0.25, 0.75]), torch.tensor([0, 0]), Past.of({}))
-    tensor([-0.2500,  0.2500])
+        The threshold, on the scale of the score.
     """
 
     value: float = 0.0
 
     def excess(self, scores: Tensor, best: Tensor, past: Past) -> Tensor:  # noqa: ARG002
-        """Score minus value."""
         return scores - self.value
 
 
 @dataclass(frozen=True)
-class Quantile(Threshold):
-    """Flag vertices that score higher than all but a share of the known-class vertices of the past.
+class Budget(Threshold):
+    """Flag the vertices of a slice with the highest scores, up to a fixed number.
 
-    Each predicted class has a line of its own, shrunk to that of all: (n_c · q_c + weight · q) / (n_c + weight), where
-    n_c vertices of the past were of a known class and predicted as class c. Without a past no vertex is flagged.
+    Fewer are flagged if several vertices share the score at the limit.
 
     Parameters
     ----------
-    share
-        Of the known-class vertices of the past that lie above the line.
-    weight
-        How many vertices the line of all counts for.
+    most
+        Largest number of vertices to flag per slice.
 
     Examples
     --------
-    >>> outputs, targets = Outputs(torch.eye(2).repeat(10, 1)), torch.zeros(20, dtype=torch.int64)
-    >>> past = Past.of({}).grown(torch.arange(20.0), outputs, targets)
-    >>> Quantile(0.1).excess(torch.tensor([16.5, 18.5]), torch.tensor([0, 1]), past) > 0
-    tensor([False,  True])
+    >>> Budget(2).excess(torch.tensor([0.3, 0.9, 0.1, 0.5]), torch.zeros(4, dtype=torch.int64), Past.of({})) > 0
+    tensor([False,  True, False,  True])
     """
 
-    share: float = 0.05
-    weight: float = 50.0
+    most: int = 100
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "share", check_share("share", self.share))
-        object.__setattr__(self, "weight", check_weight("weight", self.weight))
+        set_number(self, "most", whole=True)
 
-    def excess(self, scores: Tensor, best: Tensor, past: Past) -> Tensor:
-        """Score minus the line of the predicted class."""
-        known = past.known
-        if not len(known):
-            return none_above(scores)
-        overall = quantile(known.scores, self.share)
-        lines = torch.full_like(scores, float(overall))
-        for column in sorted(set(best.tolist())):
-            own = known.scores[known.best == column]
-            if len(own):
-                line = (len(own) * quantile(own, self.share) + self.weight * overall) / (len(own) + self.weight)
-                lines[best == column] = line
-        return scores - lines
+    def excess(self, scores: Tensor, best: Tensor, past: Past) -> Tensor:  # noqa: ARG002
+        if len(scores) <= self.most:
+            return scores - scores.amin() + 1 if len(scores) else scores
+        return scores - torch.topk(scores, self.most + 1).values[-1]
 
 
 @dataclass(frozen=True)
 class Conformal(Threshold):
-    """Split conformal prediction with a target that adapts.
+    """Keep false alarms at a rate: split conformal prediction with a target that adapts.
 
-    The line is the score that a share of the known-class vertices of the past exceed, counted so that one vertex more,
-    exchangeable with them, exceeds it with at most the target's probability. Slices drift, so that does not hold for
-    long; therefore each past slice is judged by the line drawn before it, and the share is raised where there were
-    fewer false alarms than wanted, and lowered where there were more.
+    The threshold is the score that a share of the past known-class vertices exceed, counted so that one more vertex,
+    exchangeable with them, exceeds it with at most that probability. Because slices drift, the share adapts: it is
+    raised after a slice with fewer false alarms than the rate, and lowered after a slice with more.
 
     Sources: Vovk, Gammerman and Shafer, Algorithmic Learning in a Random World, 2005; Gibbs and Candès, Adaptive
     Conformal Inference Under Distribution Shift, NeurIPS 2021.
@@ -189,9 +160,10 @@ class Conformal(Threshold):
     Parameters
     ----------
     rate
-        Share of known-class vertices that may be flagged.
+        Share of known-class vertices that may be flagged, from 0 to 1.
     step
-        How fast the share follows: it moves by ``step`` times what the last slice missed the rate by. 0: never.
+        How fast the share adapts: after each slice it changes by ``step`` times the difference between the rate and
+        the slice's share of false alarms. 0: never.
 
     Examples
     --------
@@ -204,85 +176,52 @@ class Conformal(Threshold):
     step: float = 0.2
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rate", check_share("rate", self.rate))
-        if isinstance(self.step, bool) or not 0 <= self.step < float("inf"):
-            raise InputError(f"the argument step is {self.step!r}", fix="set step to a number from 0 up (0.2 is usual)")
-        object.__setattr__(self, "step", float(self.step))
+        set_number(self, "rate", 0, 1)
+        set_number(self, "step", hint=" (0.2 is usual)")
 
     def excess(self, scores: Tensor, best: Tensor, past: Past) -> Tensor:  # noqa: ARG002
-        """Score minus the line."""
         known = past.known
         if not len(known):
-            return none_above(scores)
-        return scores - _line(known.scores, self.shares(past)[-1])
+            return _all_below(scores)
+        return scores - _conformal(known.scores, self.shares(past)[-1])
 
     def shares(self, past: Past) -> list[float]:
-        """The share that the line was drawn for at each past slice but the first, and that for the slice to come."""
+        """The adapted share at each past slice but the first, and that for the next slice."""
         known, share, found = past.known, self.rate, []
         for before, number in pairwise(sorted(set(known.slices.tolist()))):
             found.append(share)
-            alarms = known.scores[known.slices == number] > _line(known.scores[known.slices <= before], share)
+            alarms = known.scores[known.slices == number] > _conformal(known.scores[known.slices <= before], share)
             share = min(max(share + self.step * (self.rate - float(alarms.double().mean())), 0.0), 1.0)
         return [*found, share]
 
 
-def _line(scores: Tensor, share: float) -> Tensor:
-    """The line that one vertex more crosses with at most this probability."""
+def _conformal(scores: Tensor, share: float) -> Tensor:
+    """The threshold that one more vertex exceeds with at most this probability."""
     return quantile(scores, max(share * (len(scores) + 1) - 1, 0) / len(scores))
 
 
 @dataclass(frozen=True)
-class Budget(Threshold):
-    """Flag at most so many vertices of each slice, those with the highest scores.
-
-    Fewer are, where several vertices share the score on which the line falls.
-
-    Parameters
-    ----------
-    most
-        How many.
-
-    Examples
-    --------
-    >>> Budget(2).excess(torch.tensor([0.3, 0.9, 0.1, 0.5]), torch.zeros(4, dtype=torch.int64), Past.of({})) > 0
-    tensor([False,  True, False,  True])
-    """
-
-    most: int = 100
-
-    def __post_init__(self) -> None:
-        if isinstance(self.most, bool) or not isinstance(self.most, int) or self.most < 0:
-            raise InputError(f"the argument most is {self.most!r}", fix="set most to a whole number from 0 up")
-
-    def excess(self, scores: Tensor, best: Tensor, past: Past) -> Tensor:  # noqa: ARG002
-        """Score minus the highest score that is not flagged."""
-        if len(scores) <= self.most:
-            return scores - scores.amin() + 1 if len(scores) else scores
-        return scores - torch.topk(scores, self.most + 1).values[-1]
-
-
-@dataclass(frozen=True)
 class BackTest(Threshold):
-    """The line with the highest MCC on the past, as far as the past has vertices of unseen classes to learn it from.
+    """The threshold with the highest MCC on past slices, as far as they had enough unseen vertices.
 
-    Few such vertices say little, and the less so the less they stand out. So the line lies between that of the past and
-    the one that a share of its known-class vertices exceed: with n unseen vertices, of which its line reaches an MCC of
-    m, the past counts n m / (n m + weight).
+    A few unseen vertices say little, and even less if their scores are low. So the threshold is a weighted mean of
+    two: the one with the highest MCC m on the past, and the one that a fixed share of past known-class vertices exceed.
+    With n unseen vertices in the past, the first has the weight n m / (n m + weight).
 
-    Scores may drift from slice to slice, or be high all over a slice in which a class is born. Which of the two it is,
-    the past tells, too: the more it helped there to put slices on one level (the median of their scores), the further
-    this one is. As long as few slices had new classes, levels are left as they are.
+    The scores of a whole slice may be high because of drift, or because it has many vertices of a new class. Past
+    slices show which: the more it would have raised their MCC to shift them to one median, the further this slice is
+    shifted. Until some slices had new classes, none is shifted.
 
     Parameters
     ----------
     share
-        Of the known-class vertices above the line as long as nothing unseen was met.
+        Share of past known-class vertices above the threshold as long as there were no unseen vertices, from 0 to 1.
     weight
-        How many unseen vertices that stand out perfectly it takes for the past to count as much as that.
+        Number of unseen vertices, perfectly separated, at which both thresholds count the same.
     most
-        Share of a slice that is flagged at most, rounded up.
+        Largest share of a slice to flag, rounded up to whole vertices.
     level
-        How far slices are put on one level: 0 not at all, 1 wholly; None asks the past.
+        How far slices are shifted to one median: 0 not at all, 1 completely; None learns it from past slices.
 
     Examples
     --------
@@ -299,59 +238,59 @@ class BackTest(Threshold):
     level: float | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "share", check_share("share", self.share))
-        object.__setattr__(self, "weight", check_weight("weight", self.weight))
-        object.__setattr__(self, "most", check_share("most", self.most))
-        object.__setattr__(self, "level", None if self.level is None else check_share("level", self.level))
+        set_number(self, "share", 0, 1)
+        set_number(self, "weight")
+        set_number(self, "most", 0, 1)
+        if self.level is not None:
+            set_number(self, "level", 0, 1)
 
     def excess(self, scores: Tensor, best: Tensor, past: Past) -> Tensor:  # noqa: ARG002
-        """Score, put on the level of the past, minus the line."""
         if not len(past.known) or not len(scores):
-            return none_above(scores)
-        levels = _levels(past)
-        above = (levels - levels.mean())[past.slices - past.slices[0]]
+            return _all_below(scores)
+        medians = _medians(past)
+        above = (medians - medians.mean())[past.slices - past.slices[0]]
         degree = _degree(past, above) if self.level is None else self.level
         then = past.scores - degree * above
-        trusted = len(scores) / (len(scores) + _SMALL)  # a few vertices make no level
-        now = scores - degree * trusted * (scores.median() - levels.mean())
-        line = quantile(then[~past.unseen], self.share)
+        trusted = len(scores) / (len(scores) + _SMALL)
+        now = scores - degree * trusted * (scores.median() - medians.mean())
+        threshold = quantile(then[~past.unseen], self.share)
         if unseen := int(past.unseen.sum()):
-            best_so_far, mcc = best_line(then, past.unseen)
-            says = unseen * float(mcc)
-            counts = says / (says + self.weight) if says > 0 else 0.0
-            line = counts * best_so_far + (1 - counts) * line
+            best_so_far, mcc = best_threshold(then, past.unseen)
+            evidence = unseen * float(mcc)
+            counts = evidence / (evidence + self.weight) if evidence > 0 else 0.0
+            threshold = counts * best_so_far + (1 - counts) * threshold
         allowed = math.ceil(self.most * len(now) - 1e-9)
         if allowed < len(now):
-            line = torch.maximum(line, torch.topk(now, allowed + 1).values[-1] + _ROUNDING)
-        return now - line
+            threshold = torch.maximum(threshold, torch.topk(now, allowed + 1).values[-1] + _ROUNDING)
+        return now - threshold
 
 
-def _levels(past: Past) -> Tensor:
-    """The level of each slice."""
+def _medians(past: Past) -> Tensor:
+    """Median score of each past slice."""
     number = past.slices - past.slices[0]
     return torch.stack([past.scores[number == one].median() for one in range(int(number[-1]) + 1)])
 
 
 def _degree(past: Past, above: Tensor) -> float:
-    """How far to put slices on one level: the mean of some degrees, each counting by the MCC that it reached.
+    """How far to shift slices to one median: the mean of some degrees, weighted by the MCC that each reaches.
 
-    ``above`` is, for each vertex, how far the level of its slice is above that of all slices.
+    ``above`` is, for each vertex, how far the median of its slice is above the mean of all medians.
     """
     births = int((torch.bincount(past.slices[past.unseen]) >= _FEW).sum())
     if not births:
         return 0.0
-    reached = torch.stack([best_line(past.scores - degree * above, past.unseen)[1] for degree in _DEGREES])
+    reached = torch.stack([best_threshold(past.scores - degree * above, past.unseen)[1] for degree in _DEGREES])
     counts = torch.softmax(reached / _EDGE, 0)
     learnt = float(counts @ torch.tensor(_DEGREES).to(counts))
     return births * learnt / (births + _SLICES)
 
 
-def best_line(scores: Tensor, unseen: Tensor) -> tuple[Tensor, Tensor]:
-    """The middle of the lines between two scores whose MCC is nearly the highest, and the highest.
+def best_threshold(scores: Tensor, unseen: Tensor) -> tuple[Tensor, Tensor]:
+    """The median of the thresholds between two scores whose MCC is nearly the highest, and the highest MCC.
 
     Examples
     --------
-    >>> best_line(torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([False, False, True, True]))
+    >>> best_threshold(torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([False, False, True, True]))
     (tensor(2.5000, dtype=torch.float64), tensor(1., dtype=torch.float64))
     """
     order = torch.argsort(scores, descending=True)
@@ -360,18 +299,18 @@ def best_line(scores: Tensor, unseen: Tensor) -> tuple[Tensor, Tensor]:
     total, everyone = hits[-1], float(len(ranked))
     spread = torch.sqrt(above * (everyone - above) * total * (everyone - total))
     mcc = torch.where(spread > 0, (hits * everyone - above * total) / torch.where(spread > 0, spread, 1), 0)[:-1]
-    lines = (ranked[:-1] + ranked[1:]) / 2
-    between = ranked[:-1] > ranked[1:]  # no line falls between equal scores
+    middles = (ranked[:-1] + ranked[1:]) / 2
+    between = ranked[:-1] > ranked[1:]  # no threshold is between equal scores
     if not between.any():
         return ranked[0], ranked.new_zeros(())
-    mcc, lines = mcc[between], lines[between]
+    mcc, middles = mcc[between], middles[between]
     if mcc.amax() <= 0:
-        return ranked[0], mcc.amax()  # nothing unseen stands out: nobody above the highest
-    return lines[mcc >= _NEARLY * mcc.amax()].median(), mcc.amax()
+        return ranked[0], mcc.amax()  # unseen vertices do not score higher: flag none
+    return middles[mcc >= _NEARLY * mcc.amax()].median(), mcc.amax()
 
 
 def quantile(scores: Tensor, share: float) -> Tensor:
-    """The least score that at most a share of these exceed; with a share of 0 the largest.
+    """The smallest score that at most a share of the scores exceed; with a share of 0 the largest.
 
     Examples
     --------
@@ -382,24 +321,6 @@ def quantile(scores: Tensor, share: float) -> Tensor:
     return scores.sort().values[max(place - 1, 0)]
 
 
-def none_above(scores: Tensor) -> Tensor:
-    """The excess where there is no line yet: all are below it, in the order of their scores."""
+def _all_below(scores: Tensor) -> Tensor:
+    """The excess before there is a threshold: all below 0, in the order of the scores."""
     return scores - (scores.amax() + 1) if len(scores) else scores
-
-
-def check_share(name: str, value: float) -> float:
-    """A share as a plain float; an `InputError` where it is none."""
-    if not 0 <= plain_number(value) <= 1:
-        raise InputError(
-            f"the argument {name} is {value!r}, which is no share", fix=f"set {name} to a number from 0 to 1"
-        )
-    return float(value)
-
-
-def check_weight(name: str, value: float) -> float:
-    """A number of vertices as a plain float; an `InputError` where it is none."""
-    if not 0 <= plain_number(value) < math.inf:
-        raise InputError(
-            f"the argument {name} is {value!r}, which is no number of vertices", fix=f"set {name} to a number from 0 up"
-        )
-    return float(value)

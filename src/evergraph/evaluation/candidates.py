@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import ClassVar
 
-from evergraph.detect import Detector, Softmax
+from evergraph.detect import Detector, PostHoc, Softmax
 from evergraph.detect.auto import SIGNALS, AutoDetector, average_signals
-from evergraph.detect.post_hoc import PostHoc
 from evergraph.detect.scores import Average, Propagated
 from evergraph.detect.thresholds import BackTest
 from evergraph.errors import InputError
@@ -77,9 +76,9 @@ def candidate(name: str) -> Candidate:
 
     Examples
     --------
-    >>> candidate("msp/quantile:much")
+    >>> candidate("msp/conformal:much")
     Traceback (most recent call last):
-    evergraph.errors.InputError: 'much' in 'quantile:much' is no number. To fix it: write one, as gdoc:0.5.
+    evergraph.errors.InputError: 'much' in 'conformal:much' is not a number. To fix it: write a number, as in gdoc:0.5.
     """
     if name.startswith(_WITHOUT):
         return Candidate(name, _without(name.removeprefix(_WITHOUT)))

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from evergraph.analysis.explain import neighbours_of, words_of
 from evergraph.errors import InputError
 from evergraph.graph.ids import to_arrow
-from evergraph.learning.decisions import Decisions
-from evergraph.learning.task import Task
+from evergraph.learning.task import Decisions, Task
 
 if TYPE_CHECKING:
     import pyarrow as pa

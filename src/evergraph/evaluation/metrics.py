@@ -14,8 +14,7 @@ from evergraph.errors import InputError
 from evergraph.graph.classes import UNSEEN
 
 if TYPE_CHECKING:
-    from evergraph.learning.decisions import Decisions
-    from evergraph.learning.task import Task
+    from evergraph.learning.task import Decisions, Task
 
 __all__ = [
     "Confusion",

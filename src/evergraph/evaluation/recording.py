@@ -294,8 +294,7 @@ def record(
     --------
     >>> from tempfile import TemporaryDirectory
     >>> from evergraph.datasets import synthetic
-    >>> from evergraph.detect import Softmax
-    >>> from evergraph.detect.post_hoc import PostHoc
+    >>> from evergraph.detect import PostHoc, Softmax
     >>> from evergraph.evaluation.replay import replay
     >>> graph = synthetic(vertices=400, times=6, classes=4, new_classes=1, seed=1)
     >>> with TemporaryDirectory() as folder:

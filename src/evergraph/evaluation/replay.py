@@ -16,7 +16,7 @@ from evergraph.evaluation.recording import Event, Recording
 from evergraph.graph.arrays import fingerprint
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.inputs.slice_context import SliceContext
-from evergraph.learning.decisions import Decisions
+from evergraph.learning.task import Decisions
 from evergraph.names import described
 
 __all__ = ["Judged", "replay", "replay_all"]

@@ -22,9 +22,8 @@ from evergraph.evaluation.run_folder import RunFolder, open_run
 from evergraph.graph.arrays import fingerprint
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.learning.checkpoint import MANIFEST as CHECKPOINT
-from evergraph.learning.decisions import Decisions
 from evergraph.learning.learner import LifelongLearner
-from evergraph.learning.task import Task
+from evergraph.learning.task import Decisions, Task
 from evergraph.learning.training import steps_a_task
 
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""What a model and a detector read of a vertex."""
+"""Inputs of models and detectors: vocabulary, slice context, nearest neighbours."""

@@ -1,4 +1,4 @@
-"""Which vertices are like each other: words as short vectors, and nearest ones by the angle between vectors."""
+"""Nearest neighbours: words as weighted and reduced vectors, and the nearest vertices by cosine."""
 
 from __future__ import annotations
 
@@ -10,25 +10,23 @@ from scipy import sparse
 
 __all__ = ["nearest_by_vectors", "nearest_by_words", "reduced", "unit", "weighted"]
 
-_WIDTH = 64  # of short vectors
-_SPARE, _ROUNDS = 10, 3  # of the randomised decomposition
-_BLOCK = 80_000_000  # bytes of similarities at once
+_WIDTH = 64  # columns of reduced vectors
+_SPARE, _ROUNDS = 10, 3  # extra columns and power iterations of the randomised decomposition
+_BLOCK = 80_000_000  # bytes of similarities in memory at a time
 _TIE = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-9}  # similarities that differ by less may be equal
 
 Vectors = NDArray[np.floating]
 
 
 def weighted(words: sparse.csr_array, texts: NDArray[np.integer], total: int) -> sparse.csr_array:
-    """Rows of words weighed by how rare they are, of length one; rows without words stay empty.
+    """Weight words by how rare they are (tf-idf), with rows of length 1; rows without words stay empty.
 
     Parameters
     ----------
     words
-        One row a text, 1 where it has the word; the result is as precise.
-    texts
-        In how many texts each word stands.
-    total
-        Of how many texts.
+        One row per text, 1 for each word that it has. The result has the same dtype.
+    texts, total
+        Number of texts with each word, and number of all texts.
 
     Examples
     --------
@@ -44,10 +42,10 @@ def weighted(words: sparse.csr_array, texts: NDArray[np.integer], total: int) ->
 
 
 def reduced(matrix: sparse.csr_array, width: int = _WIDTH) -> Vectors:
-    """Rows as short vectors with nearly the same angles: a truncated singular value decomposition.
+    """Reduce rows to short vectors with nearly the same angles: a truncated singular value decomposition.
 
-    Source: Halko, Martinsson and Tropp, Finding Structure with Randomness, SIAM Review 2011. The draw is always the
-    same. Where there are no more rows or columns than the width, nothing is lost.
+    The random draw is always the same. Source: Halko, Martinsson and Tropp, Finding Structure with Randomness, SIAM
+    Review 2011.
     """
     rows, columns = matrix.shape
     if columns <= width:
@@ -65,7 +63,7 @@ def reduced(matrix: sparse.csr_array, width: int = _WIDTH) -> Vectors:
 
 
 def unit(vectors: NDArray[np.floating]) -> Vectors:
-    """Vectors of length one; those that are nothing but rounding become zero."""
+    """Scale vectors to length 1; those that are only rounding errors become 0."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.ascontiguousarray(vectors / np.where(lengths > 1e-6, lengths, np.inf).astype(vectors.dtype))
 
@@ -78,18 +76,19 @@ def nearest_by_vectors(
     itself: int | None = None,
     ranks: NDArray[np.int64] | None = None,
 ) -> tuple[NDArray[np.int64], Vectors]:
-    """The nearest of some vectors to each vector: their rows, in no order, and the cosines.
+    """Return the rows, in no order, and the cosines of the vectors in ``among`` that are nearest to each vector.
 
     Parameters
     ----------
     vectors, among
-        Of length one.
+        Vectors of length 1.
     number
-        How many; fewer where there are not so many.
+        How many to return for each vector; fewer if there are fewer.
     itself
-        The row of the first of ``vectors`` in ``among``, if they stand there in the same order: none is near to itself.
+        Row of the first of ``vectors`` in ``among``, if ``among`` contains them in the same order: a vector is not its
+        own neighbour.
     ranks
-        A number for each of ``among``, from 0 up: of the equally near, the lower are taken. Unless given, any are.
+        A number from 0 up for each of ``among``: of equally near ones, those with lower ranks are taken.
 
     Examples
     --------
@@ -97,12 +96,9 @@ def nearest_by_vectors(
     >>> rows.tolist(), cosines.tolist()
     ([[1], [0]], [[1.0], [1.0]])
     """
-    number = min(number, len(among) - (itself is not None))
-    number = max(number, 0)
+    number = max(min(number, len(among) - (itself is not None)), 0)
     rows, cosines = np.zeros((len(vectors), number), np.int64), np.zeros((len(vectors), number), vectors.dtype)
-    if number < 1:
-        return rows, cosines
-    for part in _blocks(len(vectors), len(among), vectors.dtype):
+    for part in _blocks(len(vectors), len(among), vectors.dtype) if number else []:
         like = vectors[part] @ among.T
         if itself is not None:
             like[np.arange(len(like)), itself + np.arange(part.start, part.stop)] = -np.inf
@@ -111,16 +107,14 @@ def nearest_by_vectors(
 
 
 def nearest_by_words(rows: sparse.csr_array, number: int, ranks: NDArray[np.int64] | None = None) -> sparse.csr_array:
-    """For each row the nearest of the others, as a matrix of ones; only such with a word in common.
+    """Return the nearest other rows of each row that share a word with it, as a sparse matrix of ones.
 
     Parameters
     ----------
     rows
-        Of words, of length one.
-    number
-        How many; fewer where there are not so many.
-    ranks
-        As of `nearest_by_vectors`.
+        Weighted words, of length 1.
+    number, ranks
+        As in `nearest_by_vectors`.
 
     Examples
     --------
@@ -161,5 +155,5 @@ def _blocks(rows: int, columns: int, dtype: np.dtype[Any]) -> list[slice]:
 
 
 def _row_of(matrix: sparse.csr_array) -> NDArray[np.int64]:
-    """The row of each entry."""
+    """Row of each entry."""
     return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))

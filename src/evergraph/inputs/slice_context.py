@@ -1,4 +1,4 @@
-"""What a detector may look at beside a model's outputs: the slice to decide, among the last few times before it."""
+"""Slice context: a slice and its recent past, for detectors that read more than a model's outputs."""
 
 from __future__ import annotations
 
@@ -21,25 +21,24 @@ if TYPE_CHECKING:
 
 __all__ = ["SliceContext"]
 
-_TIMES = 3  # before the slice
-_SIMILAR = 5  # nearest by words
-_NEAREST = 40
-_SMALL = 10_000  # vertices; of no more, likeness is told in double precision, so that their order does not show
-_COMMON = 0.1  # share of the slice's texts; a word that stands in more makes no vertices similar, and costs most
+_TIMES = 3  # periods before the slice
+_SIMILAR, _KNOWN, _NEAREST = 5, 5, 40  # numbers of nearest vertices
+_SMALL = 10_000  # up to so many vertices, cosines have double precision, so that the order of vertices does not matter
+_COMMON = 0.1  # words in more than this share of the slice's texts are ignored: they say little and cost most
 
 
 @dataclass(frozen=True, eq=False)
 class SliceContext:
-    """A slice and the three times before it, whatever the history of the task: with as much as the task may show.
+    """A slice and the three periods before it, whatever the history of the task, with the labels that are released.
 
-    Everything is worked out when it is first asked for, and kept. Words are sparse columns of any kind.
+    Properties are computed on first use and cached. "Words" are sparse features of any kind.
 
     Parameters
     ----------
     task
-        Its time is that of the slice.
+        The task of the slice.
     classes
-        Names of the known classes, in the order of the output layer.
+        Names of the known classes in the order of the output layer.
 
     Examples
     --------
@@ -56,14 +55,9 @@ class SliceContext:
     classes: tuple[str, ...]
 
     def shows(self, task: Task, classes: tuple[str, ...]) -> bool:
-        """Whether it is what these would show, too."""
-        mine, other = self.task, task
-        same = mine.graph is other.graph and (mine.time, mine.label_rate, mine.seed) == (
-            other.time,
-            other.label_rate,
-            other.seed,
-        )
-        return same and self.classes == classes
+        """Whether the context of this task and these classes would be the same."""
+        same = all(getattr(self.task, name) == getattr(task, name) for name in ("time", "label_rate", "seed"))
+        return same and self.task.graph is task.graph and self.classes == classes
 
     @cached_property
     def _view(self) -> Task:
@@ -71,7 +65,7 @@ class SliceContext:
 
     @property
     def window(self) -> Window:
-        """What is looked at: older vertices first, then those of the slice."""
+        """The older vertices, followed by those of the slice."""
         return self._view.window
 
     @property
@@ -85,31 +79,29 @@ class SliceContext:
 
     @cached_property
     def known(self) -> NDArray[np.int64]:
-        """For each older vertex the column of its class; -1 where it has no label yet or a class that is not known."""
+        """Column of the class of each older vertex; -1 without a label or if the class is not known."""
         return columns_among(self.classes, self.task.graph.class_names)[self._view.targets[: self.start]]
 
     @cached_property
     def words(self) -> sparse.csr_array:
-        """1 where a vertex has a word, only words that occur: no column where features are dense or there are none."""
+        """1 for each word of a vertex, one column per word that occurs; no columns without sparse features."""
         features = self.task.graph.features
         if not isinstance(features, SparseFeatures):
             return sparse.csr_array((len(self.window), 0), dtype=np.float32)
         matrix = features.rows(self.window.rows).matrix
         used, places = np.unique(matrix.indices, return_inverse=True)
-        # By name: numbers of columns depend on what else the graph holds, also on its future.
+        # By name: the numbers of columns depend on everything the graph contains, including its future.
         order = np.argsort(np.array(list(features.columns.take(used)), object))
         row_of = np.empty(len(used), np.int32)
         row_of[order] = np.arange(len(used), dtype=np.int32)
         ones = np.ones(len(matrix.indices), np.float32)
-        words = sparse.csr_array(
-            (ones, row_of[places.ravel()], matrix.indptr.copy()), shape=(len(self.window), len(used))
-        )
+        words = sparse.csr_array((ones, row_of[places.ravel()], matrix.indptr.copy()), (len(self.window), len(used)))
         words.sort_indices()
         return words
 
     @cached_property
     def texts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """In how many texts each word stands: of the older vertices, and of the slice."""
+        """Number of texts with each word: among the older vertices, and in the slice."""
         words = self.words
         split = words.indptr[self.start]
         older, new = words.indices[:split], words.indices[split:]
@@ -121,61 +113,58 @@ class SliceContext:
 
     @cached_property
     def _ranks(self) -> NDArray[np.int64]:
-        """Who goes first among the equally near: as if drawn, but always the same, whatever the order of vertices."""
+        """Ranks of equally near vertices: pseudo-random, but independent of the order of vertices."""
         names = [str(name) for name in self.window.ids]
         order = sorted(range(len(names)), key=lambda row: (zlib.crc32(names[row].encode()), names[row]))
         return np.argsort(order)
 
     @cached_property
     def _rows(self) -> NDArray[np.floating]:
-        """What each vertex is about, as a short vector."""
+        """Features or words of each vertex as a short vector."""
         features = self.task.graph.features
         if isinstance(features, DenseFeatures) and len(self.window):
             values = np.array(features.rows(self.window.rows).values, np.float64)
             spread = values.std(0)
             return ((values - values.mean(0)) / np.where(spread > 0, spread, 1)).astype(self._precision)
         texts = self.texts[0] + self.texts[1]
-        shared = texts >= 2  # a word of one text makes it like no other
         rows = weighted(self.words.astype(self._precision), texts, len(self.window))
-        return reduced(sparse.csr_array(rows[:, np.flatnonzero(shared)]))
+        return reduced(sparse.csr_array(rows[:, np.flatnonzero(texts >= 2)]))  # a word of one text connects nothing
 
     @cached_property
     def vectors(self) -> NDArray[np.floating]:
-        """What each vertex and its neighbours are about: the mean of their vectors, of length one."""
+        """Content of each vertex and its neighbours: the mean of their vectors, scaled to length 1."""
+        total = self._adjacency(self._precision) @ self._rows + self._rows
+        return unit(total / (np.diff(self.window.links.indptr)[:, None] + 1).astype(self._precision))
+
+    def _adjacency(self, dtype: type[np.floating]) -> sparse.csr_array:
         links = self.window.links
-        n = len(self.window)
-        ones = np.ones(len(links.indices), self._precision)
-        total = sparse.csr_array((ones, links.indices, links.indptr), shape=(n, n)) @ self._rows + self._rows
-        return unit(total / (np.diff(links.indptr)[:, None] + 1).astype(self._precision))
+        return sparse.csr_array(
+            (np.ones(len(links.indices), dtype), links.indices, links.indptr), (len(self.window),) * 2
+        )
 
     @cached_property
     def nearest(self) -> NDArray[np.int64]:
-        """For each vertex of the slice the forty nearest of all vertices by `vectors`."""
-        return nearest_by_vectors(
-            self.vectors[self.start :], self.vectors, _NEAREST, itself=self.start, ranks=self._ranks
-        )[0]
+        """Rows of the forty vertices nearest to each vertex of the slice by `vectors`."""
+        new = self.vectors[self.start :]
+        return nearest_by_vectors(new, self.vectors, _NEAREST, itself=self.start, ranks=self._ranks)[0]
 
     @cached_property
     def nearest_known(self) -> NDArray[np.floating]:
-        """For each vertex of the slice its cosines to the five nearest older vertices of known classes by `vectors`."""
+        """Cosines of each vertex of the slice to the five nearest older vertices of known classes by `vectors`."""
         labelled = np.flatnonzero(self.known >= 0)
-        return nearest_by_vectors(self.vectors[self.start :], self.vectors[labelled], 5)[1]
+        return nearest_by_vectors(self.vectors[self.start :], self.vectors[labelled], _KNOWN)[1]
 
     @cached_property
     def similar(self) -> sparse.csr_array:
-        """Ties of each vertex of the slice to each other one: an edge, being one of its nearest by words, or both."""
-        links = self.window.links
-        inside = sparse.csr_array(
-            (np.ones(len(links.indices)), links.indices, links.indptr), shape=(len(self.window),) * 2
-        )[self.start :, self.start :]
-        return sparse.csr_array(inside + self._alike())
+        """Similarity within the slice: 1 for an edge, plus 1 if a vertex is among the five nearest by words."""
+        return sparse.csr_array(self._adjacency(np.float64)[self.start :, self.start :] + self._nearest_by_words())
 
-    def _alike(self) -> sparse.csr_array:
+    def _nearest_by_words(self) -> sparse.csr_array:
         ranks = self._ranks[self.start :]
         if isinstance(self.task.graph.features, DenseFeatures):
             vectors = self.vectors[self.start :]
             rows, cosines = nearest_by_vectors(vectors, vectors, _SIMILAR, itself=0, ranks=ranks)
-            near = cosines > 0  # as with words, what is at right angles or beyond is not alike
+            near = cosines > 0
             return sparse.csr_array((np.ones(near.sum()), (np.nonzero(near)[0], rows[near])), shape=(len(self),) * 2)
         older, new = self.texts
         telling = np.flatnonzero((new >= 1) & (new <= max(_COMMON * len(self), 10)))

@@ -1,4 +1,4 @@
-"""What an input layer reads: the columns of the features that have been in use so far, by their names."""
+"""The vocabulary: which features are columns of the input layer, by name."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ __all__ = ["Vocabulary"]
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The columns that a learner knows, each with its row of the input layer; only ever appended to.
+    """The features that a learner knows, in the order of the input layer. It only grows.
 
     Parameters
     ----------
     names
-        Names of sparse columns (words) by row; None for dense features, whose columns are what they are.
+        Names of sparse features (words); None for dense features, which do not change.
     width
-        Number of rows.
+        Number of features.
     text
-        How text becomes numbers; see `Window.inputs`.
+        How text becomes numbers, as in `Window.inputs`.
 
     Examples
     --------
@@ -44,10 +44,10 @@ class Vocabulary:
 
     @classmethod
     def start(cls, window: Window, text: TextMode) -> Vocabulary:
-        """Before anything is known."""
+        """Return the vocabulary of an untrained learner."""
         if window.graph.features is None:
             raise InputError(
-                "the graph has no features, so a model has nothing to read",
+                "the graph has no features, which a model needs",
                 fix="import it with a text column or feature columns",
             )
         if isinstance(window.graph.features, DenseFeatures):
@@ -55,26 +55,25 @@ class Vocabulary:
         return cls((), 0, text)
 
     def grown(self, window: Window, before: int) -> Vocabulary:
-        """With the columns in use before a time; with text ``"global"`` all columns, as the paper has them."""
+        """Add the features that occur before a period; with text ``"global"`` all features, as in the paper."""
         features = self._check(window)
         if self.names is None or isinstance(features, DenseFeatures):
             return self
         columns = features.columns
         if self.text != "global":
             columns = columns.take(window.known_columns(before=before))
-        # By name: numbers of columns depend on what else the graph holds, also on its future.
+        # By name: the numbers of columns depend on everything the graph contains, including its future.
         names = (*self.names, *sorted(set(columns) - set(self.names)))
         return Vocabulary(names, len(names), self.text)
 
     def read(self, window: Window, before: int) -> NDArray[np.float32] | sparse.csr_array:
-        """The features of a window's vertices, columns in the order of the rows; what is not known is left out."""
+        """Return the features of a window's vertices in the order of the input layer, without unknown ones."""
         features = self._check(window)
         matrix: Any = window.inputs(self.text, before=before)
         if self.names is None or isinstance(features, DenseFeatures):
             return matrix
-        row_of = {name: row for row, name in enumerate(self.names)}
-        rows = np.array([row_of.get(name, -1) for name in features.columns], np.int32)
-        found = rows[matrix.indices]
+        place = {name: number for number, name in enumerate(self.names)}
+        found = np.array([place.get(name, -1) for name in features.columns], np.int32)[matrix.indices]
         kept = found >= 0
         indptr = np.concatenate([[0], np.cumsum(kept)])[matrix.indptr]
         read = sparse.csr_array((matrix.data[kept], found[kept], indptr), shape=(len(window), self.width))
@@ -89,6 +88,6 @@ class Vocabulary:
             found = "none" if features is None else f"{features.width:,} {features.kind}"
             raise InputError(
                 f"the learner was trained on {expected}, but the graph's features are: {found}",
-                fix="give it a graph with the same kind of features, or start a new learner",
+                fix="use a graph with the same kind of features, or start a new learner",
             )
         return features

@@ -1,1 +1,1 @@
-"""Tasks, and the learner that is kept current on them."""
+"""Tasks, and the learner that is updated task by task."""

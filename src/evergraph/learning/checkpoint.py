@@ -1,13 +1,13 @@
-"""A learner on disk: its weights as safetensors, all else as JSON, and one commit point.
+"""A learner on disk: weights as safetensors, everything else as JSON.
 
 ::
 
     FOLDER/
       learner.json                      settings, classes, words, and size and hash of the weights
-      weights-0123456789ab.safetensors  written once under a name of its own
+      weights-0123456789ab.safetensors  never changed after it was written
 
-Saving writes the weights under a new name and then replaces ``learner.json`` by an atomic rename. A process killed at
-any moment leaves the learner that was there or the new one.
+Saving writes the weights under a new name and then replaces ``learner.json`` by an atomic rename. If the process is
+killed, the folder contains either the previous learner or the new one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from safetensors.torch import save as tensors_to
 
 from evergraph.detect import Detector, Softmax
 from evergraph.errors import DamagedLearnerError, EvergraphError, InputError
-from evergraph.inputs.vocabulary import Vocabulary
 from evergraph.names import described, rebuilt
 from evergraph.nn.base import Model
 from evergraph.storage.checksummed import InvalidJsonError, dump_json, load_json
@@ -41,14 +40,14 @@ FORMAT = "evergraph learner"
 FORMAT_VERSION = 1
 MANIFEST = "learner.json"
 
-_PLAIN = ("restart", "steps", "lr", "weight_decay", "text", "seed", "kernels")  # settings that JSON holds as they are
+_PLAIN = ("restart", "steps", "lr", "weight_decay", "text", "seed", "kernels")  # settings that JSON stores as they are
 _Learner = TypeVar("_Learner", bound="LifelongLearner")
 
 
 def pack(learner: LifelongLearner) -> tuple[dict[str, Any], bytes]:
-    """All that a learner has learnt and its settings, fit for JSON; and its tensors as safetensors."""
+    """Return a learner's settings and what it has learnt as a dict for JSON, and its tensors as safetensors."""
     if learner.weights_ is None or learner.vocabulary_ is None:
-        raise EvergraphError("the learner has not learnt anything yet, so there is nothing to save.")
+        raise EvergraphError("the learner is not trained yet, so there is nothing to save.")
     tensors = {f"weights/{name}": value for name, value in learner.weights_.items()}
     tensors |= {f"auxiliary/{name}": value for name, value in (learner.auxiliary_weights_ or {}).items()}
     tensors |= {f"detector/{name}": value for name, value in learner.detector_.state.items()}
@@ -76,44 +75,23 @@ def unpack(
     detector: Detector | None = None,
     device: str | torch.device | None = None,
 ) -> _Learner:
-    """The learner that was packed; a ``LookupError``, ``TypeError`` or ``SafetensorError`` where it was none."""
-    settings = dict(content["settings"])
-    if device is not None:
-        settings["device"] = device
+    """Return the learner that was packed; raise ``LookupError``, ``TypeError`` or ``SafetensorError`` if it is none."""
     learner = kind(
         model if model is not None else rebuilt(content["model"], "model"),
-        detector or rebuilt(content["detector"], "detector") or Softmax(),  # for which 0.1 wrote null
-        **settings,
+        detector or rebuilt(content["detector"], "detector") or Softmax(),  # version 0.1 wrote null for `Softmax`
+        **{**content["settings"], **({} if device is None else {"device": device})},
     )
-    vocabulary = dict(content["vocabulary"])
-    names, found = vocabulary.pop("names"), tensors_from(tensors)
-    learner.restore(
-        classes=tuple(content["classes"]),
-        vocabulary=Vocabulary(None if names is None else tuple(names), **vocabulary),
-        weights=_part(found, "weights/"),
-        state=_part(found, "detector/"),
-        tasks=content["tasks"],
-        time=content["time"],
-        lr=content["lr"],
-        losses=content["losses"],
-        # Version 0.1 wrote "second" for "auxiliary".
-        auxiliary_weights=_part(found, "auxiliary/") or _part(found, "second/") or None,
-        auxiliary_lr=content.get("auxiliary_lr", content.get("second_lr")),
-    )
+    learner.restore(content, tensors_from(tensors))
     return learner
 
 
 def save(learner: LifelongLearner, folder: Path) -> None:
-    """See `LifelongLearner.save`."""
+    """Save a learner into a folder."""
     packed, data = pack(learner)
     digest = hashlib.sha256(data).hexdigest()
     name = f"weights-{digest[:12]}.safetensors"
-    content = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        **packed,
-        "weights": {"file": name, "bytes": len(data), "sha256": digest},
-    }
+    weights = {"file": name, "bytes": len(data), "sha256": digest}
+    content = {"format": FORMAT, "format_version": FORMAT_VERSION, **packed, "weights": weights}
     if folder.exists() and not folder.is_dir():
         raise InputError("this is a file, not a folder", file=folder, fix="choose another folder")
     try:
@@ -124,7 +102,7 @@ def save(learner: LifelongLearner, folder: Path) -> None:
         if isinstance(error, EvergraphError):
             raise
         raise EvergraphError(
-            f"{folder}: the learner could not be saved ({error.strerror or error}); what was there is unchanged."
+            f"{folder}: the learner could not be saved ({error.strerror or error}). The folder is unchanged."
         ) from error
 
 
@@ -132,7 +110,7 @@ def _write(folder: Path, name: str, weights: bytes, manifest: bytes) -> None:
     staged = [folder / f"{name}.new", folder / f"{MANIFEST}.new"]
     there = (folder / name).exists()
     try:
-        # Staged even where a file of this name is there: it may be the one in force, if the weights have not changed.
+        # Staged even if there is a file of this name: unchanged weights are those of the current learner.
         write_synced(staged[0], weights)
         staged[0].replace(folder / name)
         write_synced(staged[1], manifest)
@@ -147,10 +125,10 @@ def _write(folder: Path, name: str, weights: bytes, manifest: bytes) -> None:
         sync_folder(folder)
     except OSError as error:
         raise EvergraphError(
-            f"{folder}: the learner is saved, but the disk did not confirm it ({error.strerror or error}); "
-            "save it again."
+            f"{folder}: the learner is saved, but the disk did not confirm it ({error.strerror or error}). "
+            "Save it again."
         ) from error
-    with contextlib.suppress(OSError):  # the learner is saved; what is left over goes with the next save
+    with contextlib.suppress(OSError):  # left-over files are removed by the next save
         for other in folder.glob("weights-*.safetensors*"):
             if other.name != name:
                 other.unlink()
@@ -163,40 +141,31 @@ def load(
     detector: Detector | None,
     device: str | torch.device | None,
 ) -> _Learner:
-    """See `LifelongLearner.load`."""
-    content = _read_content(folder)
-    try:
-        tensors = _read_weights(folder, content["weights"])
-        return unpack(kind, content, tensors, model, detector, device)
-    except (LookupError, TypeError, AttributeError) as error:
-        raise _damaged(folder / MANIFEST, f"it lacks or distorts {error}") from error
-    except SafetensorError as error:
-        raise _damaged(folder / content["weights"]["file"], f"these are no weights ({error})") from error
-
-
-def _part(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
-
-
-def _read_content(folder: Path) -> dict[str, Any]:
+    """Load the learner in a folder."""
     path = folder / MANIFEST
     try:
-        return load_json(path.read_bytes(), FORMAT, FORMAT_VERSION)
+        content = load_json(path.read_bytes(), FORMAT, FORMAT_VERSION)
+        path, data = _read_weights(folder, content["weights"])
+        return unpack(kind, content, data, model, detector, device)
     except FileNotFoundError:
         raise InputError(
-            "this folder holds no learner", file=folder, fix="give the folder of a saved learner"
+            "this folder contains no learner", file=folder, fix="choose the folder of a saved learner"
         ) from None
     except OSError as error:
-        raise _damaged(path, f"it cannot be read ({error})") from error
+        raise _damaged(path, f"it cannot be read ({error.strerror or error})") from error
     except InvalidJsonError as error:
         if error.newer:
             raise DamagedLearnerError(str(error), file=path, fix="update Evergraph") from error
         raise _damaged(path, str(error)) from error
+    except (LookupError, TypeError, AttributeError) as error:
+        raise _damaged(folder / MANIFEST, f"the entry {error} is missing or invalid") from error
+    except SafetensorError as error:
+        raise _damaged(path, f"it contains no weights ({error})") from error
 
 
-def _read_weights(folder: Path, entry: Mapping[str, Any]) -> bytes:
+def _read_weights(folder: Path, entry: Mapping[str, Any]) -> tuple[Path, bytes]:
     if not re.fullmatch(r"weights-[0-9a-f]{12}\.safetensors", entry["file"]):
-        raise _damaged(folder / MANIFEST, f"{entry['file']!r} is no name of a weights file")
+        raise _damaged(folder / MANIFEST, f"{entry['file']!r} is not the name of a weights file")
     path = folder / entry["file"]
     try:
         data = path.read_bytes()
@@ -204,8 +173,8 @@ def _read_weights(folder: Path, entry: Mapping[str, Any]) -> bytes:
         raise _damaged(path, f"the weights cannot be read ({error.strerror or error})") from error
     if hashlib.sha256(data).hexdigest() != entry["sha256"]:
         raise _damaged(path, "the weights are not those that were saved")
-    return data
+    return path, data
 
 
 def _damaged(path: Path, problem: str) -> DamagedLearnerError:
-    return DamagedLearnerError(problem, file=path, fix="restore the folder from a backup, or train anew")
+    return DamagedLearnerError(problem, file=path, fix="restore the folder from a backup, or train again")

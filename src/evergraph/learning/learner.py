@@ -1,7 +1,8 @@
-"""The lifelong learner: one model, kept current task by task."""
+"""The lifelong learner: one model, updated task by task."""
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
@@ -13,17 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.detect import Detector, FittedDetector, Outputs
-from evergraph.detect.base import State
+from evergraph.detect.base import UNLABELLED, Detector, FittedDetector, Outputs, State
 from evergraph.errors import EvergraphError, InputError
 from evergraph.graph.classes import columns_among
 from evergraph.graph.window import TextMode, Window
 from evergraph.inputs.slice_context import SliceContext
 from evergraph.inputs.vocabulary import Vocabulary
-from evergraph.learning.decisions import Decisions
-from evergraph.learning.params import Params
-from evergraph.learning.replay import observe_slices, tasks_before
-from evergraph.learning.task import Task
+from evergraph.learning.task import Decisions, Task
 from evergraph.learning.training import OnStep, default_rate, train
 from evergraph.names import DEFAULT_DETECTOR, build_detector
 from evergraph.nn import Batch, Draw, Model, Neighbours, SparseMatrix, carry_over
@@ -39,59 +36,55 @@ log = logging.getLogger(__name__)
 
 Restart = Literal["warm", "cold", "hybrid", "once"]
 EXCLUDED = -1e4
-"""Logit of a class that must not be decided for."""
+"""Logit of a class that must not be predicted."""
 
 
-class LifelongLearner(Params):
-    """Keeps one model current on a graph that grows, and tells classes that were never seen before.
+class LifelongLearner:
+    """Updates one model task by task, and flags vertices of unseen classes.
 
     Parameters
     ----------
     model
-        One of `evergraph.nn`, or a ``torch.nn.Module`` of your own that takes ``(x, edge_index)`` and returns hidden
-        vectors. GraphSAGE unless given.
+        A model of `evergraph.nn`, or a ``torch.nn.Module`` that takes ``(x, edge_index)`` and returns hidden vectors;
+        GraphSAGE by default.
     detector
-        One of `evergraph.detect`; gDOC unless given. `Softmax` never flags a vertex.
+        A detector of `evergraph.detect`; gDOC by default. `Softmax` flags no vertex.
     restart
-        ``"warm"`` goes on from the weights of the last task; rows of new classes and words are drawn afresh.
-        ``"cold"`` draws all afresh. ``"hybrid"`` is cold when a class is new and warm otherwise. ``"once"`` trains on
-        the first task and never again.
+        ``"warm"`` starts from the previous weights, with new random rows for new classes and words. ``"cold"`` starts
+        from new random weights. ``"hybrid"`` is cold if a class is new and warm otherwise. ``"once"`` trains on the
+        first task only.
     steps
-        Steps of training for each task.
+        Training steps per task.
     lr
-        Learning rate; unless given, the paper's for the model, the detector, the restart and the share of time
-        differences that the history covers (see `evergraph.learning.training`).
+        Learning rate; by default the paper's for the model, the detector, the restart and the percentage of time
+        differences that the history covers (`evergraph.learning.training`).
     weight_decay
-        Of Adam, which starts anew for each task.
+        Weight decay of Adam, from 0 up. Each task has a new Adam.
     text
-        How text becomes numbers: see `Window.inputs`.
+        How text becomes numbers, as in `Window.inputs`.
     seed
-        All randomness comes from it: the same seed, data and number of threads give the same numbers.
+        Seed of all randomness, from 0 up: the same seed, data and number of threads give the same numbers.
     kernels
-        ``"numba"`` or ``"torch"``; ``"auto"`` takes the first on a processor and the second elsewhere.
+        ``"numba"`` or ``"torch"``; ``"auto"`` is numba on a CPU and torch elsewhere.
     device
-        Where to compute: ``"cpu"``, ``"cuda"`` …
+        Device to compute on, such as ``"cpu"`` or ``"cuda"``.
 
     Attributes
     ----------
     classes_
         Names of the known classes in the order of the output layer.
     vocabulary_
-        What the input layer reads.
-    weights_
-        The parameters by name.
-    auxiliary_weights_
-        Those of the auxiliary model, where the detector requires one.
+        Columns of the input layer.
+    weights_, auxiliary_weights_
+        Parameters by name, of the model and of the auxiliary model (None if the detector requires none).
     detector_
         The detector with all that it has fitted and observed.
-    tasks_
-        Number of tasks so far.
-    time_
-        Time of the last task.
+    tasks_, time_
+        Number of tasks so far, and period of the last one.
     lr_, auxiliary_lr_
-        The learning rates of the last task.
+        Learning rates of the last task.
     losses_
-        Loss of each step of the last task; those of an auxiliary model are not kept.
+        Loss of each step of the last task, without those of an auxiliary model.
 
     Examples
     --------
@@ -140,29 +133,29 @@ class LifelongLearner(Params):
         self._built: tuple[object, Model] | None = None
         self._check()
 
-    # --- learning ----------------------------------------------------------------------------------------------------
+    # --- training ----------------------------------------------------------------------------------------------------
 
     def adapt(self, task: Task, on_step: OnStep | None = None) -> Self:
-        """Learn from a task's training vertices.
+        """Train on a task's training vertices.
 
-        If it fails or is interrupted, the learner stays as it was. A task without labels to learn from is an error when
-        it is the first; later on it changes nothing.
+        If it fails or is interrupted, the learner stays as it was. A first task without labels is an error; a later one
+        changes nothing.
 
         Parameters
         ----------
         task
-            What may be seen. Its time must not be before that of the last task; it is the same where more labels of
-            the same times have come.
+            The task. Its period must not be before that of the last task; it may be the same if more labels have
+            arrived.
         on_step
-            Called after each step with its number, from 1 up, and its loss. Those of an auxiliary model come
-            after the first's, and count on.
+            Called after each step with its number, from 1 up, and its loss. The steps of an auxiliary model follow and
+            continue the count.
         """
         self._check()
         if self.time_ is not None and task.time < self.time_:
+            label = task.graph.axis.label
             raise InputError(
-                f"the task is of {task.graph.axis.label(task.time)}, but the learner has adapted to "
-                f"{task.graph.axis.label(self.time_)} already",
-                fix="give it later tasks, or start a new learner",
+                f"the task is of {label(task.time)}, but the learner is already trained for {label(self.time_)}",
+                fix="pass later tasks, or start a new learner",
             )
         if self.weights_ is not None and self.restart == "once":
             self.tasks_, self.time_ = self.tasks_ + 1, task.time
@@ -184,10 +177,10 @@ class LifelongLearner(Params):
         span = f"{label(task.window.first)} to {label(task.time - 1)}"
         if self.weights_ is None:
             raise InputError(
-                f"there is no label to learn from in {span}",
+                f"there is no label to train on in {span}",
                 fix="choose a longer history, a later first task or a higher label rate",
             )
-        log.warning("no label to learn from in %s: the model for %s stays as it was", span, label(task.time))
+        log.warning("There is no label to train on in %s: the model for %s stays as it was.", span, label(task.time))
         self.tasks_, self.time_ = self.tasks_ + 1, task.time
 
     def _adapt(self, task: Task, on_step: OnStep | None) -> None:
@@ -205,33 +198,15 @@ class LifelongLearner(Params):
         auxiliary: Parameters | None = None
         auxiliary_lr: float | None = None
         if needs.auxiliary is not None:
-            after = None if on_step is None else _after(on_step, len(losses))
+            after = None if on_step is None else lambda step, loss: on_step(len(losses) + step, loss)
             auxiliary, auxiliary_lr, _ = self._trained(needs.auxiliary, self.auxiliary_weights_, *lesson, after)
         outputs = self._forward(weights, auxiliary, batch)[batch.labelled] if needs.fit else None
         fitted = fitted.fit(outputs, batch.targets[batch.labelled], cold=cold)
-        # From here on nothing can fail: either all of it is new or, above, none.
+        # Nothing below can fail, so the learner is either updated completely or unchanged.
         self.classes_, self.vocabulary_, self._state = classes, vocabulary, fitted.state
         self.weights_, self.auxiliary_weights_ = weights, auxiliary
         self.lr_, self.auxiliary_lr_, self.losses_ = lr, auxiliary_lr, losses
         self.tasks_, self.time_ = self.tasks_ + 1, task.time
-
-    def _observed(self, task: Task) -> FittedDetector:
-        """The detector, after it has observed the labels that have come before a task."""
-        fitted = self.detector_
-        needs = fitted.detector.requires
-        if not needs.observe:
-            return fitted
-        if self.time_ is not None:
-            if needs.auxiliary is not None and self.auxiliary_weights_ is None:
-                return fitted  # the detector came later, and its auxiliary model is not trained yet
-            return observe_slices(fitted, self.outputs, self.classes_, self.time_, task)
-        if not self._replays:
-            return fitted
-        other = type(self)(**self.get_params())
-        other._replays = False
-        for past in tasks_before(task, needs.replay):
-            other.adapt(past)
-        return fitted if other.time_ is None else other._observed(task)
 
     def _trained(
         self,
@@ -244,7 +219,7 @@ class LifelongLearner(Params):
         cold: bool,
         on_step: OnStep | None,
     ) -> tuple[Parameters, float | None, list[float]]:
-        """Parameters after those before, trained with a detector's loss; the learning rate, and the losses."""
+        """Parameters trained with a detector's loss, the learning rate and the losses."""
         model = self._model()
         if (known := model.closed_form(counts)) is not None:
             return known, None, []
@@ -252,26 +227,20 @@ class LifelongLearner(Params):
         weights = {name: value.to(self.device) for name, value in fresh.items()}
         weights = weights if cold or before is None else carry_over(before, weights)
         lr = self._rate(model, detector, task)
-        # Without weight decay, weights without a gradient stay as they are.
+        # Without weight decay, weights without a gradient stay as they are: train only those that are used.
         part = in_use(model, weights, batch) if self.weight_decay == 0 else None
         changing, read = (weights, batch) if part is None else (part.weights, part.batch)
         trained = [value for name, value in changing.items() if model.trained(name)]
+        adam = Adam(trained, lr, weight_decay=self.weight_decay, kernels=batch.graph.kernels)
+        seed = (self.seed, self.tasks_)
         losses = train(
-            model,
-            detector,
-            changing,
-            read,
-            counts,
-            optimiser=Adam(trained, lr, weight_decay=self.weight_decay, kernels=batch.graph.kernels),
-            steps=self.steps,
-            seed=(self.seed, self.tasks_),
-            on_step=on_step,
+            model, detector, changing, read, counts, optimiser=adam, steps=self.steps, seed=seed, on_step=on_step
         )
         return (weights if part is None else part.laid_over(weights)), lr, losses
 
     def _new_classes(self, task: Task) -> list[str]:
         found = {task.graph.class_names[code] for code in np.unique(task.targets[task.targets >= 0])}
-        # By name: numbers of classes depend on what else the graph holds, also on its future.
+        # By name: the numbers of classes depend on everything the graph contains, including its future.
         return sorted(found - set(self.classes_))
 
     def _rate(self, model: Model, detector: Detector, task: Task) -> float:
@@ -290,7 +259,42 @@ class LifelongLearner(Params):
         batch = Batch(x, graph, rows, targets)
         return batch, torch.bincount(targets[batch.labelled], minlength=len(classes))
 
-    # --- deciding ----------------------------------------------------------------------------------------------------
+    # --- replay of past slices ---------------------------------------------------------------------------------------
+    # Just before the model is trained on new labels, it still gives the outputs that it gave when it decided their
+    # vertices. So no decision has to be stored for the detector, and nothing of the future is used.
+
+    def _observed(self, task: Task) -> FittedDetector:
+        """The detector after it has observed the labels that arrived before a task."""
+        fitted = self.detector_
+        needs = fitted.detector.requires
+        if not needs.observe:
+            return fitted
+        if self.time_ is not None:
+            if needs.auxiliary is not None and self.auxiliary_weights_ is None:
+                return fitted  # the detector was changed, and its auxiliary model is not trained yet
+            return self._observe_slices(fitted, self.time_, task)
+        if not self._replays:
+            return fitted
+        other = type(self)(**self.get_params())
+        other._replays = False
+        for past in _tasks_before(task, needs.replay):
+            other.adapt(past)
+        return fitted if other.time_ is None else other._observed(task)
+
+    def _observe_slices(self, fitted: FittedDetector, since: int, task: Task) -> FittedDetector:
+        """Let a detector observe the slices from a period up to a task, as far as the task's history reaches."""
+        columns = columns_among(self.classes_, task.graph.class_names)
+        for time in range(max(since, task.start), task.time):
+            past = replace(task, time=time)
+            first = past.window.rows.start + past.test.start - task.training.rows.start
+            codes = task.targets[first : first + len(past.test_ids)]
+            if (codes >= 0).any():
+                found = self.outputs(past)
+                targets = torch.from_numpy(np.where(codes >= 0, columns[codes], UNLABELLED)).to(found.logits.device)
+                fitted = fitted.observe(found, targets)
+        return fitted
+
+    # --- prediction --------------------------------------------------------------------------------------------------
 
     def predict(self, task: Task, detector: Detector | None = None, outputs: Outputs | None = None) -> Decisions:
         """Decide the test vertices of a task.
@@ -298,17 +302,17 @@ class LifelongLearner(Params):
         Parameters
         ----------
         task
-            The task; usually the one just adapted to.
+            The task, usually the one just trained for.
         detector
-            Another threshold or alpha than that of training, at no cost: training does not depend on them.
+            A detector of the same class with other settings, such as another threshold; no training is needed.
         outputs
-            What `outputs` gave for the task, where several detectors decide on them.
+            The result of `outputs` for the task, if you have it already.
         """
         own = self._detector()
         if detector is not None and type(detector) is not type(own):
             raise InputError(
                 f"the learner was trained with {type(own).__name__}, which cannot decide as {type(detector).__name__}",
-                fix=f"give another {type(own).__name__}, or train with the other detector",
+                fix=f"pass another {type(own).__name__}, or train with the other detector",
             )
         decider = detector or own
         if decider.requires.auxiliary not in (None, own.requires.auxiliary):
@@ -320,7 +324,7 @@ class LifelongLearner(Params):
         if decider.requires.context and outputs.context is None:
             outputs = replace(outputs, context=self._context_of(task))
         if self.time_ is not None and task.time < self.time_:
-            log.warning("the learner has adapted to later times: it may have learnt the labels of this task")
+            log.warning("The learner is trained for a later period: it may have used the labels of this task.")
         best = outputs.logits.argmax(1).cpu().numpy()
         score, flagged = FittedDetector(decider, self._state).decide(outputs)
         return Decisions(
@@ -339,16 +343,16 @@ class LifelongLearner(Params):
         return FittedDetector(self._detector(), self._state)
 
     def outputs(self, task: Task) -> Outputs:
-        """What the model says of the test vertices: a column of logits for each of `classes_`."""
+        """Return the model's outputs for the test vertices, with one column of logits for each of `classes_`."""
         if self.weights_ is None or self.vocabulary_ is None:
-            raise EvergraphError("the learner has not learnt anything yet: call adapt(task) first.")
+            raise EvergraphError("the learner is not trained yet. Call adapt(task) first.")
         x, graph = self._read(task.window, self.vocabulary_, task.time)
         everything = Batch(x, graph, len(graph), torch.empty(0, dtype=torch.int64))
         found = self._exclude(self._forward(self.weights_, self.auxiliary_weights_, everything)[task.test])
         return replace(found, context=self._context_of(task)) if self._detector().requires.context else found
 
     def _exclude(self, outputs: Outputs) -> Outputs:
-        """Outputs under which no vertex is of an excluded class."""
+        """Outputs with which no vertex is predicted as an excluded class."""
         excluded = torch.tensor([name in self._excluded for name in self.classes_], device=outputs.logits.device)
         if not excluded.any() or excluded.all():
             return outputs
@@ -357,7 +361,7 @@ class LifelongLearner(Params):
         return replace(outputs, logits=outputs.logits.masked_fill(excluded, EXCLUDED), auxiliary_logits=auxiliary)
 
     def _context_of(self, task: Task) -> SliceContext:
-        """The context of a task's slice; that of the last slice is kept, because it is observed soon."""
+        """The context of a task's slice; the last one is kept, because the slice is observed soon."""
         if self._context is None or not self._context.shows(task, self.classes_):
             self._context = SliceContext(task, self.classes_)
         return self._context
@@ -369,26 +373,26 @@ class LifelongLearner(Params):
             return Outputs(*model.forward(weights, batch, None), auxiliary_logits=other)
 
     def _read(self, window: Window, vocabulary: Vocabulary, time: int) -> tuple[Tensor | SparseMatrix, Neighbours]:
-        """Features and neighbours as tensors; those of the last window are kept, for training and deciding share it."""
+        """Features and neighbours as tensors; the last ones are kept, because training and prediction share them."""
         if self._last is not None and self._last[0] is window and self._last[1] is vocabulary:
             return self._last[2:]
-        self._last = None  # before the next is built: there need not be two
+        self._last = None  # free the memory before the next is built
         device = torch.device(self.device)
         kernels = choose_kernels(self.kernels, device)
         matrix = vocabulary.read(window, time)
         x: Tensor | SparseMatrix
         if isinstance(matrix, np.ndarray):
-            x = torch.from_numpy(np.array(matrix, np.float32)).to(device)  # a copy, for the graph's memory is read-only
+            x = torch.from_numpy(np.array(matrix, np.float32)).to(device)  # a copy: the graph's memory is read-only
         else:
             x = SparseMatrix.of(matrix, device=device, kernels=kernels)
         graph = Neighbours.of(window.links.indptr, window.links.indices, device=device, kernels=kernels)
         self._last = (window, vocabulary, x, graph)
         return x, graph
 
-    # --- keeping -----------------------------------------------------------------------------------------------------
+    # --- saving ------------------------------------------------------------------------------------------------------
 
     def save(self, folder: str | Path) -> None:
-        """Save into a folder, at once or not at all; a learner that is there is replaced."""
+        """Save into a folder, replacing a learner that is there. It either succeeds completely or changes nothing."""
         from evergraph.learning.checkpoint import save
 
         save(self, Path(folder))
@@ -407,37 +411,35 @@ class LifelongLearner(Params):
         Parameters
         ----------
         folder
-            Where it was saved.
+            Folder of the learner.
         model, detector
-            Those of your own, which a file cannot hold.
+            A model or detector of your own, which a file cannot contain.
         device
-            Where to compute, if not where it was.
+            Device to compute on; by default the one it was saved with.
         """
         from evergraph.learning.checkpoint import load
 
         return load(cls, Path(folder), model, detector, device)
 
-    def restore(
-        self,
-        *,
-        classes: tuple[str, ...],
-        vocabulary: Vocabulary,
-        weights: Parameters,
-        state: State,
-        tasks: int,
-        time: int | None,
-        lr: float | None,
-        losses: list[float],
-        auxiliary_weights: Parameters | None = None,
-        auxiliary_lr: float | None = None,
-    ) -> None:
-        """Go on from what was saved; weights that are not this model's are refused."""
+    def restore(self, content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+        """Continue from what `evergraph.learning.checkpoint.pack` returned; refuse weights of another model."""
+
+        def part(prefix: str) -> Parameters:
+            return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+        names, classes = content["vocabulary"]["names"], tuple(content["classes"])
+        vocabulary = Vocabulary(**{**content["vocabulary"], "names": None if names is None else tuple(names)})
+        weights = part("weights/")
+        # Version 0.1 wrote "second" for "auxiliary".
+        auxiliary = part("auxiliary/") or part("second/") or None
+        auxiliary_lr = content.get("auxiliary_lr", content.get("second_lr"))
         expected = _shapes(self._model().parameters(vocabulary.width, len(classes), Draw(0)))
-        if any(_shapes(one) != expected for one in (weights, auxiliary_weights) if one is not None):
+        if any(_shapes(one) != expected for one in (weights, auxiliary) if one is not None):
             raise InputError(
-                f"the saved weights are not those of {self._model()!r}", fix="give the model that was trained"
+                f"the saved weights are not those of {self._model()!r}", fix="pass the model that was trained"
             )
-        self.weights_, self.auxiliary_weights_, self._state = weights, auxiliary_weights, state
+        tasks, time, lr, losses = (content[name] for name in ("tasks", "time", "lr", "losses"))
+        self.weights_, self.auxiliary_weights_, self._state = weights, auxiliary, part("detector/")
         self._move()
         self.classes_, self.vocabulary_ = classes, vocabulary
         self.tasks_, self.time_, self.losses_ = tasks, time, losses
@@ -450,7 +452,7 @@ class LifelongLearner(Params):
     # --- copies ------------------------------------------------------------------------------------------------------
 
     def renamed(self, names: Mapping[str, str] | Sequence[str]) -> Self:
-        """A copy that knows its classes by other names; classes that get the same name are one in its decisions.
+        """Return a copy with other class names; its decisions treat classes with the same name as one.
 
         Parameters
         ----------
@@ -463,33 +465,53 @@ class LifelongLearner(Params):
         return other
 
     def without_classes(self, names: Collection[str]) -> Self:
-        """A copy that decides for none of some classes, unless it knows no others."""
+        """Return a copy that never predicts some classes, unless it knows no others."""
         other = copy(self)
         other._excluded = frozenset(names)
         return other
 
     def rewound(self, time: int) -> Self:
-        """A copy that treats tasks from a time on as new, although the learner may have adapted to later ones."""
+        """Return a copy that accepts tasks from a period on, even if the learner is trained for later ones."""
         other = copy(self)
         other.time_ = None if self.time_ is None else min(self.time_, time)
         return other
 
-    # --- settings ----------------------------------------------------------------------------------------------------
+    # --- settings, as in scikit-learn --------------------------------------------------------------------------------
+
+    def get_params(self, deep: bool = False) -> dict[str, Any]:  # noqa: ARG002  # scikit-learn's signature
+        """Return the arguments by name."""
+        return {name: getattr(self, name) for name in self._defaults()}
 
     def set_params(self, **params: Any) -> Self:
-        """Change arguments; they take effect with the next task. If one is refused, none is changed."""
+        """Change arguments from the next task on. If one is invalid, none is changed."""
         if self.weights_ is not None and params.get("text", self.text) != self.text:
             raise InputError("text cannot be changed after training", fix="start a new learner")
-        restart = self.restart
-        super().set_params(**params)
-        if self.restart != restart:
-            self._default_rates = {}  # which go with the restart
-        self._last = None  # which is of the old device and kernels
+        before = self.get_params()
+        if unknown := params.keys() - before.keys():
+            raise InputError(f"there is no argument {min(unknown)!r}", fix=f"use one of {', '.join(before)}")
+        self.__dict__.update(params)
+        try:
+            self._check()
+        except InputError:
+            self.__dict__.update(before)
+            raise
+        if self.restart != before["restart"]:
+            self._default_rates = {}  # they depend on the restart
+        self._last = None  # it depends on device and kernels
         self._move()
         return self
 
+    def __repr__(self) -> str:
+        defaults = self._defaults()
+        changed = [f"{name}={value!r}" for name, value in self.get_params().items() if value != defaults[name]]
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    @classmethod
+    def _defaults(cls) -> dict[str, Any]:
+        return {name: parameter.default for name, parameter in inspect.signature(cls).parameters.items()}
+
     def _move(self) -> None:
-        """All that was learnt to the device."""
+        """Move weights and state to the device."""
         self.weights_, self.auxiliary_weights_ = (
             None if weights is None else {name: value.to(self.device) for name, value in weights.items()}
             for weights in (self.weights_, self.auxiliary_weights_)
@@ -501,7 +523,7 @@ class LifelongLearner(Params):
             built = as_model(self.model)
             if self.weights_ is not None and self._built is not None and built != self._built[1]:
                 raise InputError(
-                    f"the learner was trained with {self._built[1]!r} and cannot go on with {built!r}",
+                    f"the learner was trained with {self._built[1]!r} and cannot continue with {built!r}",
                     fix="keep the model, or start a new learner",
                 )
             self._built = (self.model, built)
@@ -511,28 +533,31 @@ class LifelongLearner(Params):
         return build_detector(DEFAULT_DETECTOR) if self.detector is None else self.detector
 
     def _check(self) -> None:
-        if self.restart not in get_args(Restart):
-            raise InputError(
-                f"there is no restart {self.restart!r}", fix=f"choose one of {', '.join(get_args(Restart))}"
-            )
-        if isinstance(self.steps, bool) or not isinstance(self.steps, int) or self.steps < 1:
-            raise InputError(f"steps is {self.steps!r}", fix="give a whole number from 1 up")
-        if self.lr is not None and not self.lr > 0:
-            raise InputError(f"lr is {self.lr!r}", fix="give a learning rate above 0")
-        if not self.weight_decay >= 0:
-            raise InputError(f"weight_decay is {self.weight_decay!r}", fix="give 0 or more")
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
-            raise InputError(f"seed is {self.seed!r}", fix="give a whole number from 0 up")
-        if self.kernels not in ("auto", "numba", "torch"):
-            raise InputError(f"there are no kernels {self.kernels!r}", fix="choose 'auto', 'numba' or 'torch'")
-        if self.detector is not None and not isinstance(self.detector, Detector):
-            raise InputError(f"{self.detector!r} is no detector", fix="give one of evergraph.detect")
+        def is_whole(value: object, least: int) -> bool:
+            return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+        kernels, restarts = ("auto", "numba", "torch"), get_args(Restart)
+        checks = {
+            "restart": (self.restart in restarts, f"choose one of {', '.join(restarts)}"),
+            "steps": (is_whole(self.steps, 1), "set it to a whole number from 1 up"),
+            "lr": (self.lr is None or self.lr > 0, "set it to a number above 0"),
+            "weight_decay": (self.weight_decay >= 0, "set it to a number from 0 up"),
+            "seed": (is_whole(self.seed, 0), "set it to a whole number from 0 up"),
+            "kernels": (self.kernels in kernels, f"choose one of {', '.join(kernels)}"),
+            "detector": (isinstance(self.detector, Detector | None), "pass a detector of evergraph.detect"),
+        }
+        for name, (valid, fix) in checks.items():
+            if not valid:
+                raise InputError(f"the argument {name} is {getattr(self, name)!r}", fix=fix)
         self._model()
 
 
-def _after(on_step: OnStep, number: int) -> OnStep:
-    """Tell of steps that come after others."""
-    return lambda step, loss: on_step(number + step, loss)
+def _tasks_before(task: Task, number: int) -> list[Task]:
+    """The last tasks before one, in periods with labels, that have labels to train on."""
+    labelled = task.graph.times[(task.graph.codes >= 0) & (task.graph.times < task.time)]
+    times = np.unique(labelled).tolist()[1:]  # before the first there is nothing to train on
+    found = [replace(task, time=time) for time in times[len(times) - min(number, len(times)) :]]
+    return [past for past in found if (past.targets >= 0).any()]
 
 
 def _shapes(weights: Parameters) -> dict[str, tuple[int, ...]]:

@@ -1,4 +1,4 @@
-"""Tasks: what a learner may see at a time, and what it is asked."""
+"""Tasks, the history that they cover, and the decisions on their test vertices."""
 
 from __future__ import annotations
 
@@ -12,11 +12,22 @@ from numpy.typing import NDArray
 
 from evergraph.analysis.description import first_task
 from evergraph.errors import InputError
+from evergraph.graph.classes import UNSEEN
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.ids import Ids
 from evergraph.graph.window import Window
 
-__all__ = ["AUTO_LEVEL", "History", "Mode", "Task", "choose_history", "history_sizes", "resolve_history", "tasks"]
+__all__ = [
+    "AUTO_LEVEL",
+    "Decisions",
+    "History",
+    "Mode",
+    "Task",
+    "choose_history",
+    "history_sizes",
+    "resolve_history",
+    "tasks",
+]
 
 Mode = Literal["transductive", "inductive"]
 History = int | Literal["full", "auto"]
@@ -28,27 +39,26 @@ AUTO_LEVEL = 50
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """The question at one time: of which classes its vertices are, given what was known before.
+    """Predict the classes of one slice, after training on the periods before it.
 
-    Training vertices are those of the history whose labels are released; test vertices are those of the time itself.
+    Training vertices are those of the history whose labels are released; test vertices are those of the slice.
 
     Parameters
     ----------
     graph
-        The whole graph. Only what a task may show is used: its windows, and labels from before its time.
+        The whole graph. A task uses its windows and the labels before its period, nothing else.
     time
-        Time of the test vertices. It may be the one after the graph's last: there is nothing to decide yet, but all to
-        learn from.
+        Period of the test vertices. It may be the one after the graph's last: then there are no test vertices, but the
+        learner can train.
     history
-        Number of times before it that are seen; None for all.
+        Number of periods before it to train on; None for all.
     mode
-        ``"transductive"``: in training the test vertices are there, without their labels. ``"inductive"``: training
-        sees only the graph before the time.
+        ``"transductive"``: training sees the test vertices without their labels. ``"inductive"``: training sees only
+        the graph before the period.
     label_rate
-        Share of the vertices that ever release their label.
+        Share of the vertices that ever release their label, above 0 and up to 1.
     seed
-        Of the draw that decides which do. Each vertex has one number; it releases its label if that is below the rate.
-        So what is released at a low rate is released at every higher one.
+        Seed of the draw of these vertices. A vertex that releases its label at a low rate does so at every higher one.
 
     Examples
     --------
@@ -67,31 +77,31 @@ class Task:
 
     def __post_init__(self) -> None:
         if self.history is not None and self.history < 1:
-            raise InputError(f"the history is {self.history}", fix="give 1 or more times, 'full' or 'auto'")
+            raise _bad_history(self.history)
         if self.mode not in ("transductive", "inductive"):
             raise InputError(f"there is no mode {self.mode!r}", fix="choose 'transductive' or 'inductive'")
         if not 0 < self.label_rate <= 1:
-            raise InputError(f"the label rate is {self.label_rate}", fix="give a share above 0 and up to 1")
+            raise InputError(f"the label rate is {self.label_rate}", fix="set it to a number above 0 and up to 1")
         if not self.graph.first_time <= self.time <= self.graph.last_time + 1:
             label = self.graph.axis.label
             raise InputError(
-                f"the graph has no vertices at time {label(self.time)}",
-                fix=f"choose a time from {label(self.graph.first_time)} to {label(self.graph.last_time)}",
+                f"the graph has no vertices in period {label(self.time)}",
+                fix=f"choose a period from {label(self.graph.first_time)} to {label(self.graph.last_time)}",
             )
 
     @property
     def start(self) -> int:
-        """First time that is seen."""
+        """First period of the history."""
         return self.graph.first_time if self.history is None else self.time - self.history
 
     @cached_property
     def window(self) -> Window:
-        """What is seen in prediction: the history and the time itself."""
+        """The history and the slice."""
         return self.graph.window(min(self.start, self.time), self.time)
 
     @cached_property
     def training(self) -> Window:
-        """What is seen in training."""
+        """What the model sees in training."""
         if self.mode == "transductive":
             return self.window
         rows = slice(self.window.rows.start, self._end)
@@ -99,24 +109,24 @@ class Task:
 
     @property
     def _end(self) -> int:
-        """The first row of the time itself."""
+        """First row of the slice in the graph."""
         return int(np.searchsorted(self.graph.times, self.time))
 
     @cached_property
     def targets(self) -> NDArray[np.int32]:
-        """For each vertex of the training window the row of its class; -1 where there is no label to learn from."""
+        """Row of the class of each vertex of the training window; -1 without a label to train on."""
         rows = self.training.rows
         targets = np.array(self.graph.codes[rows])
         targets[self._end - rows.start :] = -1
         if self.label_rate < 1:
-            # All draws from the first vertex on: those of older vertices do not change when younger ones arrive.
+            # Draw from the first vertex on, so that the draws of older vertices stay the same when new ones arrive.
             draws = np.random.default_rng([self.seed, 0, 0, 2]).random(self._end)  # a stream of its own
             targets[: self._end - rows.start][draws[rows.start :] >= self.label_rate] = -1
         return targets
 
     @property
     def test(self) -> slice:
-        """The test vertices within the prediction window."""
+        """Rows of the test vertices in the window."""
         return slice(self._end - self.window.rows.start, len(self.window))
 
     @property
@@ -126,23 +136,65 @@ class Task:
 
     @property
     def truth(self) -> NDArray[np.object_]:
-        """Class names of the test vertices; None where there is no label. For scoring only."""
+        """Class names of the test vertices; None without a label. For evaluation only."""
         return self.window.labels[self.test]
 
     @property
     def never_before(self) -> NDArray[np.bool_]:
-        """Test vertices of a class that no vertex of the graph had before. For scoring only."""
+        """Whether each test vertex has a class that no vertex of the graph had before. For evaluation only."""
         codes = self.window.codes[self.test]
-        first = np.append(self.graph.classes.first, self.time - 1)  # the last place is for -1, no label
+        first = np.append(self.graph.classes.first, self.time - 1)  # the last entry is for -1, no label
         return first[codes] >= self.time
 
     @cached_property
     def level(self) -> int:
-        """Share of the time differences before this time that the history covers: 25, 50, 75 or 100 percent."""
+        """Percentage of the time differences before this period that the history covers: 25, 50, 75 or 100."""
         if self.history is None:
             return _LEVELS[-1]
         sizes = history_sizes(self.graph, self.time)
         return max((level for level, size in sizes.items() if size <= self.history), default=_LEVELS[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Decisions:
+    """A learner's decisions on the test vertices of a task.
+
+    Parameters
+    ----------
+    ids
+        Ids of the vertices.
+    time
+        Period of the task.
+    best
+        Name of each vertex's most likely known class.
+    flagged
+        Whether each vertex is flagged as unseen.
+    score
+        The detector's score: the higher, the more likely unseen. Comparable within a task only.
+    probability
+        Probability of the most likely known class.
+    known
+        Names of the classes that the learner knew.
+    """
+
+    ids: Ids
+    time: int
+    best: NDArray[np.object_]
+    flagged: NDArray[np.bool_]
+    score: NDArray[np.float64]
+    probability: NDArray[np.float64]
+    known: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.best)
+
+    @property
+    def classes(self) -> NDArray[np.object_]:
+        """The decision for each vertex: the name of a known class, or `UNSEEN`."""
+        return np.where(self.flagged, UNSEEN, self.best)
+
+    def __repr__(self) -> str:
+        return f"Decisions(vertices={len(self)}, unseen={int(self.flagged.sum())}, known classes={len(self.known)})"
 
 
 def tasks(
@@ -154,18 +206,18 @@ def tasks(
     mode: Mode = "transductive",
     seed: int = 0,
 ) -> Iterator[Task]:
-    """The tasks of a graph, one for each time that has vertices.
+    """Yield the tasks of a graph, one for each period that has vertices.
 
     Parameters
     ----------
     graph
-        A graph of at least two times. A static split is one with the times 0 (training) and 1 (test).
+        A graph of at least two periods. A static split is a graph with the periods 0 (training) and 1 (test).
     history
-        Number of times before each task that are seen, ``"full"`` for all, or ``"auto"``: see `choose_history`.
+        Number of periods before each task to train on, ``"full"`` for all, or ``"auto"`` (`choose_history`).
     first
-        Time of the first task; unless given, the first with a quarter of the vertices before it.
+        Period of the first task; by default the first with a quarter of the vertices before it.
     label_rate, mode, seed
-        See `Task`.
+        As in `Task`.
 
     Examples
     --------
@@ -175,34 +227,31 @@ def tasks(
     """
     start = first_task(graph) if first is None else graph.axis.period(first)
     if start is None:
-        raise InputError(
-            "all vertices have one time, so there is nothing to learn from", fix="give vertices their times"
-        )
+        raise InputError("all vertices are of one period, so there is no past to train on", fix="give vertices times")
     if start > graph.last_time:
         raise InputError(
-            f"the first task would be at {graph.axis.label(start)}, but the graph ends at "
-            f"{graph.axis.label(graph.last_time)}",
+            f"the first task is {graph.axis.label(start)}, but the graph ends at {graph.axis.label(graph.last_time)}",
             fix="choose an earlier first task",
         )
-    start = max(start, graph.first_time + 1)  # before the first time there is nothing to learn from
+    start = max(start, graph.first_time + 1)  # before the first period there is nothing to train on
     size = resolve_history(graph, start, history)
     for time in np.unique(graph.times[np.searchsorted(graph.times, start) :]).tolist():
         yield Task(graph, time, size, mode, label_rate, seed)
 
 
 def resolve_history(graph: EvolvingGraph, time: int, history: History) -> int | None:
-    """Return the history as a number of times, None for all."""
+    """Return the history as a number of periods, None for all."""
     if history == "full":
         return None
     if history == "auto":
         return choose_history(graph, time)
     if isinstance(history, bool) or not isinstance(history, (int, np.integer)) or history < 1:
-        raise InputError(f"the history is {history!r}", fix="give 1 or more times, 'full' or 'auto'")
+        raise _bad_history(history)
     return int(history)
 
 
 def choose_history(graph: EvolvingGraph, before: int | str) -> int:
-    """The history that covers half of the time differences over two edges, in the graph before a time.
+    """Return the number of periods that covers half of the time differences within two hops, before a period.
 
     Examples
     --------
@@ -214,15 +263,19 @@ def choose_history(graph: EvolvingGraph, before: int | str) -> int:
     if not sizes:
         raise InputError(
             f"the graph has no edges before {graph.axis.label(graph.axis.period(before))} to choose a history from",
-            fix="give a number of times as the history, or 'full'",
+            fix="set the history to a number of periods or to 'full'",
         )
     return sizes[AUTO_LEVEL]
 
 
 def history_sizes(graph: EvolvingGraph, before: int) -> dict[int, int]:
-    """The histories that cover 25, 50, 75 and 100 percent of the time differences before a time; none without edges."""
+    """Histories that cover 25, 50, 75 and 100 percent of the time differences before a period; none without edges."""
     from evergraph.analysis.tdiff import tdiff
 
     past = graph.up_to(before - 1)
     differences = tdiff(past, 2) if past.n_edges else None
     return differences.history_sizes(_LEVELS) if differences is not None and differences.pairs else {}
+
+
+def _bad_history(history: object) -> InputError:
+    return InputError(f"the history is {history!r}", fix="set it to a number of periods from 1 up, 'full' or 'auto'")

@@ -1,4 +1,4 @@
-"""The training loop, a fixed number of steps on one task, and its default learning rates."""
+"""The training loop of one task, and the default learning rates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from evergraph.nn import GAT, MLP, SGC, Batch, GraphSAGE, GraphSAINT, JKNet, Mod
 from evergraph.nn.adam import Adam
 from evergraph.nn.base import Parameters
 
-__all__ = ["OnStep", "default_rate", "noise_of", "steps_a_task", "train"]
+__all__ = ["OnStep", "default_rate", "steps_a_task", "train"]
 
 OnStep = Callable[[int, float], object]
 """Called after each step with its number, from 1 up, and its loss."""
@@ -32,29 +32,27 @@ def train(
     seed: tuple[int, int],
     on_step: OnStep | None = None,
 ) -> list[float]:
-    """Train the parameters in place; returns the losses.
+    """Train parameters in place with a detector's loss, and return the loss of each step.
 
     Parameters
     ----------
-    model, detector
-        The function to train and its loss.
-    weights
-        The parameters.
+    model, detector, weights
+        The model, the detector whose loss is used, and the parameters.
     batch, counts
-        What there is to learn from, and how many labelled vertices each class has in all of it.
+        The training vertices, and the number of labelled ones of each class.
     optimiser
-        Of those parameters that are trained.
+        Optimiser of the parameters that are trained.
     steps, seed, on_step
-        How often, from which randomness (that of the learner, and the number of the task), and whom to tell.
+        Number of steps; the learner's seed and the number of the task; called after each step.
     """
     for value in optimiser.parameters:
         value.requires_grad_()
     losses: list[float] = []
-    # The samples have a stream that nothing else draws from.
-    batches = model.batches(batch, np.random.default_rng([*seed, 0, 1]))
+    batches = model.batches(batch, np.random.default_rng([*seed, 0, 1]))  # a stream of its own
     for step in range(1, steps + 1):
-        part = next(sample for sample in batches if len(sample.labelled))  # one may have nobody to learn from
-        logits, _ = model.forward(weights, part, noise_of(batch, seed, step))
+        part = next(sample for sample in batches if len(sample.labelled))  # a sample may have no label
+        noise = Noise(*seed, step, device=batch.graph.indptr.device, kernels=batch.graph.kernels)
+        logits, _ = model.forward(weights, part, noise)
         chosen, targets = part.labelled, part.targets
         if len(chosen) < len(logits):
             logits, targets = logits.index_select(0, chosen), targets.index_select(0, chosen)
@@ -66,8 +64,8 @@ def train(
         losses.append(float(loss.detach()))
         if not math.isfinite(losses[-1]):
             raise EvergraphError(
-                f"the loss of step {step} is {losses[-1]}: lower the learning rate (lr={optimiser.lr}), or look for "
-                "features that are very large or not numbers."
+                f"the loss of step {step} is {losses[-1]}. Lower the learning rate (lr={optimiser.lr}), or check the "
+                "features for values that are very large or not numbers."
             )
         if on_step is not None:
             on_step(step, losses[-1])
@@ -77,7 +75,7 @@ def train(
 
 
 def steps_a_task(steps: int, detector: Detector | None) -> int:
-    """How many steps a task takes in all, with those of an auxiliary model.
+    """Number of steps per task, including those of an auxiliary model.
 
     Examples
     --------
@@ -88,16 +86,11 @@ def steps_a_task(steps: int, detector: Detector | None) -> int:
     return steps if detector is None or detector.requires.auxiliary is None else 2 * steps
 
 
-def noise_of(batch: Batch, seed: tuple[int, int], step: int) -> Noise:
-    """The dropout of one step."""
-    return Noise(*seed, step, device=batch.graph.indptr.device, kernels=batch.graph.kernels)
-
-
-# --- default learning rates: those of the paper, which were tuned on DBLP-easy ---------------------------------------
+# --- default learning rates: those of the paper, tuned on DBLP-easy --------------------------------------------------
 
 _OTHER = 0.005
 
-# (cold, warm) by the share of time differences that the history covers: 25, 50, 75 and 100 percent.
+# (cold, warm) by the percentage of time differences that the history covers: 25, 50, 75 and 100.
 _Row = tuple[tuple[float, float], tuple[float, float], tuple[float, float], tuple[float, float]]
 _CROSS_ENTROPY: dict[type[Model], _Row] = {
     MLP: ((0.001, 0.001), (0.001, 0.001), (0.005, 0.001), (0.005, 0.001)),
@@ -107,7 +100,7 @@ _CROSS_ENTROPY: dict[type[Model], _Row] = {
     GraphSAINT: ((0.005, 0.001), (0.005, 0.001), (0.005, 0.001), (0.01, 0.005)),
     JKNet: ((0.005, 0.001), (0.005, 0.001), (0.005, 0.001), (0.01, 0.005)),
 }
-# The paper's rates for GAT with gDOC are left out: there is strong evidence that they belong to another model.
+# The paper's rates for GAT with gDOC are left out: they belong to another model (A2 in docs/errata.md).
 _DETECTION: dict[tuple[type[Model], type[Detector]], _Row] = {
     (GraphSAGE, DOC): ((0.005, 0.001), (0.005, 0.005), (0.01, 0.005), (0.01, 0.01)),
     (GraphSAGE, GDOC): ((0.005, 0.0005), (0.005, 0.001), (0.01, 0.005), (0.01, 0.005)),
@@ -116,10 +109,10 @@ _DETECTION: dict[tuple[type[Model], type[Detector]], _Row] = {
 
 
 def default_rate(model: Model, detector: Detector, *, warm: bool, level: int) -> float:
-    """The paper's learning rate for a model, a detector, a restart and the share of time differences covered.
+    """Return the paper's learning rate for a model, a detector, a restart and a percentage of time differences.
 
-    Where the paper has none with this detector it is that without; where it does not have the model, .005. A model that
-    is trained once takes the rate of warm restarts (for GraphSAGE the paper has a lower one there, .001).
+    If the paper has none for the detector, it is the rate of a plain classifier; if it has none for the model, .005.
+    The restart ``"once"`` uses the warm rate.
 
     Examples
     --------
