@@ -129,7 +129,7 @@ def test_before_moves_the_time_of_knowledge(given: Tables, before: int) -> None:
     graph = given.build()
     window = graph.window(0, 2)
     known = int((graph.times < before).sum())
-    expected = tfidf(graph.features, window.rows, slice(0, known))
+    expected = tfidf(graph.features, window.rows, known)
     assert (window.inputs(before=before) != expected).nnz == 0
     assert (window.inputs(before=str(before)) != expected).nnz == 0
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,11 +102,8 @@ class Adjacency:
 
     def matrix(self) -> sparse.csr_array:
         """The adjacency as a symmetric scipy matrix of ones."""
-        return self._matrix(np.ones(len(self.indices), np.bool_))
-
-    def _matrix(self, data: NDArray[Any]) -> sparse.csr_array:
         n = len(self.indptr) - 1
-        return sparse.csr_array((data, self.indices, self.indptr), shape=(n, n))
+        return sparse.csr_array((np.ones(len(self.indices), np.bool_), self.indices, self.indptr), shape=(n, n))
 
     def rows(self) -> NDArray[np.int32]:
         """Row of each entry."""
@@ -127,13 +123,16 @@ class Adjacency:
 
     def part(self, rows: slice, last: int) -> Adjacency:
         """Edges with both ends among a run of vertices and visible at time ``last``, renumbered from 0."""
-        if self.times is None:
-            inside = self.matrix()[rows, rows]
-            return Adjacency(inside.indptr, inside.indices)
-        inside = self._matrix(self.times)[rows, rows]
-        visible = inside.data <= last
-        kept = np.concatenate([[0], np.cumsum(visible)]).astype(np.int32)
-        return Adjacency(kept[inside.indptr], inside.indices[visible], inside.data[visible])
+        start, stop = self.indptr[rows.start], self.indptr[rows.stop]
+        columns = self.indices[start:stop]
+        kept = (columns >= rows.start) & (columns < rows.stop)
+        times = None
+        if self.times is not None:
+            kept &= self.times[start:stop] <= last
+            times = self.times[start:stop][kept]
+        before = np.concatenate([[0], np.cumsum(kept)]).astype(np.int32)
+        indptr = before[self.indptr[rows.start : rows.stop + 1] - start]
+        return Adjacency(indptr, columns[kept] - np.int32(rows.start), times)
 
 
 def _check_size(edges: int, vertices: int) -> None:

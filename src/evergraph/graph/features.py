@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from evergraph.errors import InputError
-from evergraph.graph.ids import Strings, find
+from evergraph.graph.ids import Strings, append_rows, find
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,7 +51,7 @@ class DenseFeatures:
 
     def stack(self, parts: Iterable[DenseFeatures]) -> DenseFeatures:
         """These rows and those of the parts, one below the other."""
-        return DenseFeatures(np.concatenate([self.values, *(part.values for part in parts)]))
+        return DenseFeatures(append_rows(self.values, [part.values for part in parts]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,16 +127,32 @@ class SparseFeatures:
 
     def stack(self, parts: Iterable[Self]) -> Self:
         """These rows and those of the parts (see `place`), one below the other."""
-        every = [self, *parts]
-        names = [part.columns for part in every]
-        counts = np.concatenate([np.diff(part.indptr) for part in every])
-        spans = [slice(part.indptr[0], part.indptr[-1]) for part in every]
-        return type(self)(
-            np.concatenate([[0], np.cumsum(counts)]),
-            np.concatenate([part.indices[span] for part, span in zip(every, spans, strict=True)]),
-            np.concatenate([part.data[span] for part, span in zip(every, spans, strict=True)]),
-            Strings.concat(names) if any(map(len, names[1:])) else self.columns,
+        parts = list(parts)
+        spans = [slice(part.indptr[0], part.indptr[-1]) for part in parts]
+        own = slice(self.indptr[0], self.indptr[-1])
+        ends = np.cumsum([own.stop - own.start, *(span.stop - span.start for span in spans)])
+        pointers = [part.indptr[1:] - part.indptr[0] + end for part, end in zip(parts, ends, strict=False)]
+        stacked = type(self)(
+            append_rows(self.indptr - own.start if own.start else self.indptr, pointers),
+            append_rows(self.indices[own], [part.indices[span] for part, span in zip(parts, spans, strict=True)]),
+            append_rows(self.data[own], [part.data[span] for part, span in zip(parts, spans, strict=True)]),
+            Strings.concat([self.columns, *new])
+            if (new := [part.columns for part in parts if len(part.columns)])
+            else self.columns,
         )
+        vars(stacked)["_counted"] = vars(self).get("_counted")
+        return stacked
+
+    def count_texts(self, rows: int) -> NDArray[np.int64]:
+        """Return in how many of the first rows each column occurs; rows that were counted before are not read again."""
+        before, counts = vars(self).get("_counted") or (0, np.zeros(0, np.int64))
+        if before > rows:
+            before, counts = 0, counts[:0]
+        start, end = self.indptr[before], self.indptr[rows]
+        found = np.bincount(self.indices[start:end], minlength=self.width)
+        found[: len(counts)] += counts
+        vars(self)["_counted"] = (rows, found)
+        return found
 
 
 class WordCounts(SparseFeatures):
@@ -179,8 +195,8 @@ def count_words(texts: pa.Array) -> WordCounts:
     return WordCounts.of(matrix, Strings.from_arrow(coded.dictionary))
 
 
-def tfidf(counts: WordCounts, part: slice, known: slice, *, min_df: int = 1) -> sparse.csr_array:
-    """TF-IDF of a run of vertices with document frequencies from the known ones only; rows have length one.
+def tfidf(counts: WordCounts, part: slice, known: int, *, min_df: int = 1) -> sparse.csr_array:
+    """TF-IDF of a run of vertices with document frequencies from the first ``known`` ones only; rows have length one.
 
     Words in fewer than ``min_df`` known texts are masked: with the default those never seen before, about which nothing
     was known at that time. The inverse document frequency is ``ln((1 + n) / (1 + df)) + 1``, as in scikit-learn.
@@ -189,12 +205,11 @@ def tfidf(counts: WordCounts, part: slice, known: slice, *, min_df: int = 1) -> 
     --------
     >>> import pyarrow as pa
     >>> counts = count_words(pa.array(["old word", "old news", "new word"]))
-    >>> tfidf(counts, part=slice(2, 3), known=slice(0, 2)).toarray().round(2).tolist()
+    >>> tfidf(counts, part=slice(2, 3), known=2).toarray().round(2).tolist()
     [[0.0, 1.0, 0.0, 0.0]]
     """
-    seen = counts.rows(known)
-    df = np.bincount(seen.indices[seen.indptr[0] : seen.indptr[-1]], minlength=counts.width)
-    weight = (np.log((1 + len(seen)) / (1 + df)) + 1).astype(np.float32)
+    df = counts.count_texts(known)
+    weight = (np.log((1 + known) / (1 + df)) + 1).astype(np.float32)
     weight[df < min_df] = 0
     rows = counts.rows(part).matrix
     # A copy, for masking moves entries and the counts are shared.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,10 +44,10 @@ class Strings(Sequence[str]):
     @classmethod
     def concat(cls, parts: Iterable[Strings]) -> Strings:
         """Column of all strings of several columns."""
-        packed = [part.packed() for part in parts]
-        ends = np.cumsum([0, *(len(part.data) for part in packed)])
-        starts = [part.offsets[:-1] + start for part, start in zip(packed, ends, strict=False)]
-        return cls(np.concatenate([part.data for part in packed]), np.concatenate([*starts, ends[-1:]]))
+        first, *others = (part.packed() for part in parts)
+        starts = np.cumsum([len(first.data), *(len(part.data) for part in others)])
+        offsets = [part.offsets[1:] + start for part, start in zip(others, starts, strict=False)]
+        return cls(append_rows(first.data, [part.data for part in others]), append_rows(first.offsets, offsets))
 
     @classmethod
     def from_arrow(cls, array: pa.Array | pa.ChunkedArray) -> Strings:
@@ -77,6 +77,8 @@ class Strings(Sequence[str]):
     def packed(self) -> Strings:
         """The same strings with no bytes of others around them."""
         start, stop = int(self.offsets[0]), int(self.offsets[-1])
+        if start == 0 and stop == len(self.data):
+            return self
         return Strings(self.data[start:stop], self.offsets - start)
 
     def take(self, rows: NDArray[np.integer]) -> Strings:
@@ -111,6 +113,41 @@ class Strings(Sequence[str]):
     def __repr__(self) -> str:
         shown = ", ".join(repr(value) for value in self[:3])
         return f"Strings([{shown}{', …' if len(self) > 3 else ''}], length={len(self)})"
+
+
+class _Buffer(np.ndarray[Any, Any]):
+    """Memory with room at the end; ``used`` rows are taken."""
+
+    used = 0
+
+
+def append_rows(rows: NDArray[Any], parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Return the rows of an array and of several parts; amortised, it copies only the parts.
+
+    The result has room behind it for the next call. The rows of an array never change: if the room is already taken by
+    another result, all rows are copied.
+
+    Examples
+    --------
+    >>> first = append_rows(np.array([1, 2]), [np.array([3])])
+    >>> append_rows(first, [np.array([4])]).tolist(), append_rows(first, [np.array([5])]).tolist(), first.tolist()
+    ([1, 2, 3, 4], [1, 2, 3, 5], [1, 2, 3])
+    """
+    start, end, dtype = len(rows), len(rows) + sum(map(len, parts)), np.result_type(rows, *parts)
+    buffer = rows.base
+    if not (
+        isinstance(buffer, _Buffer)
+        and (buffer.used, buffer.ctypes.data) == (start, rows.ctypes.data)
+        and buffer.dtype == rows.dtype == dtype
+        and end <= len(buffer)
+        and rows.flags.c_contiguous
+    ):
+        buffer = _Buffer((end + end // 4, *rows.shape[1:]), dtype)
+        buffer[:start] = rows
+    buffer.used = end
+    if parts:
+        np.concatenate(parts, out=buffer[start:end].view(np.ndarray))
+    return np.ndarray((end, *rows.shape[1:]), dtype, buffer)
 
 
 Ids = Strings | NDArray[np.int64]
@@ -188,8 +225,9 @@ def first_duplicate(ids: Ids) -> tuple[int, int] | None:
 
 def join(parts: Sequence[Ids]) -> Ids:
     """One column of several; whole numbers are written as strings where another column is strings."""
-    if all(isinstance(part, np.ndarray) for part in parts):
-        return np.concatenate(parts)
+    numbers = [part for part in parts if isinstance(part, np.ndarray)]
+    if len(numbers) == len(parts):
+        return append_rows(numbers[0], numbers[1:])
     return Strings.concat(part if isinstance(part, Strings) else Strings.of(map(str, part.tolist())) for part in parts)
 
 

@@ -172,7 +172,8 @@ def _extend(graph: EvolvingGraph, segments: Sequence[Segment]) -> EvolvingGraph:
         if "source" in segment:
             ends.append((segment["source"], segment["target"], segment.get("edge_times")))
     stacked = graph.features.stack(features) if features else graph.features  # type: ignore[union-attr,arg-type]
-    columns = id_columns.join(ids), np.concatenate(times), np.concatenate(codes)
+    all_times, all_codes = (id_columns.append_rows(first, rest) for first, *rest in (times, codes))
+    columns = id_columns.join(ids), all_times, all_codes
     if len(times) > 1 and times[1][0] < graph.last_time:
         every = _concat([graph.links.ends(), *ends])
         return EvolvingGraph.assemble(*columns, names, stacked, every, graph.axis, graph.about, graph.source)

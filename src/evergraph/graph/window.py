@@ -106,7 +106,7 @@ class Window:
         if not isinstance(features, WordCounts) or text == "counts":
             return features.rows(self.rows).matrix
         if text == "global":
-            return tfidf(features, self.rows, slice(0, len(self.graph)), min_df=min_df)
+            return tfidf(features, self.rows, len(self.graph), min_df=min_df)
         if text != "past":
             raise InputError(f"there is no text mode {text!r}", fix="choose 'past', 'global' or 'counts'")
         return tfidf(features, self.rows, self._known(before), min_df=min_df)
@@ -133,15 +133,12 @@ class Window:
             raise InputError("the graph has no features", fix="import it with a text column or feature columns")
         if isinstance(features, DenseFeatures):
             return np.arange(features.width)
-        part = features.rows(self._known(before))
-        used = np.zeros(features.width, bool)
-        used[part.indices[part.indptr[0] : part.indptr[-1]]] = True
-        return np.flatnonzero(used)
+        return np.flatnonzero(features.count_texts(self._known(before)))
 
-    def _known(self, before: int | str | None) -> slice:
-        """The vertices of the whole graph that are older than the task."""
+    def _known(self, before: int | str | None) -> int:
+        """Number of vertices of the whole graph that are older than the task; they are its first ones."""
         limit = self.last if before is None else self.graph.axis.period(before)
-        return slice(0, int(np.searchsorted(self.graph.times, limit)))
+        return int(np.searchsorted(self.graph.times, limit))
 
     def to_pyg(self, **inputs: Any) -> Any:
         """As a PyTorch Geometric ``Data``; see `evergraph.graph.interop.to_pyg`."""
