@@ -6,7 +6,7 @@ import tempfile
 import time
 
 from benchmarks.measure import measure
-from evergraph.analysis.tdiff import tdiff
+from evergraph.analysis.time_differences import tdiff
 from evergraph.datasets.synthetic import synthetic
 from evergraph.graph.evolving import EvolvingGraph
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from benchmarks.measure import DATA, measure
-from evergraph.analysis.tdiff import tdiff
+from evergraph.analysis.time_differences import tdiff
 
 
 @dataclass(frozen=True)

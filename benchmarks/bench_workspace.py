@@ -22,8 +22,7 @@ def prepare(data: Path, out: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from evergraph.datasets.export import to_tables
-    from evergraph.datasets.tables import read_tables
+    from evergraph.datasets.tables import read_tables, to_tables
     from evergraph.graph.ids import take, to_arrow
     from evergraph.workspace import Workspace
 

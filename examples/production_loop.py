@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from evergraph import EvolvingGraph, Workspace, datasets
-from evergraph.datasets.export import to_tables
+from evergraph.datasets.tables import to_tables
 
 
 def main() -> None:

@@ -31,7 +31,7 @@ import torch
 
 from evergraph import EvolvingGraph, InputError
 from evergraph.datasets import synthetic
-from evergraph.datasets.export import to_tables
+from evergraph.datasets.tables import to_tables
 from evergraph.detect import GDOC
 from evergraph.errors import DamagedWorkspaceError
 from evergraph.nn import GraphSAGE

@@ -20,8 +20,7 @@ import pyarrow.parquet as pq
 
 from evergraph import EvolvingGraph
 from evergraph.datasets import load, read_tables
-from evergraph.datasets.export import to_tables
-from evergraph.datasets.tables import Columns
+from evergraph.datasets.tables import Columns, to_tables
 from evergraph.evaluation.configuration import Configuration
 from evergraph.graph.features import WordCounts
 from evergraph.names import build_detector, build_model

@@ -100,7 +100,7 @@ def test_a_plug_in_that_cannot_be_used_is_named(plugins, entries, told) -> None:
 
 def test_a_plug_in_cannot_take_a_name_of_evergraph(plugins) -> None:
     plugins(("model", "sage", "other.package:Sage"))
-    with pytest.raises(InputError, match=r"'sage' is used twice: by Evergraph and by other.package.*uninstall other"):
+    with pytest.raises(InputError, match=r"'sage' is used twice: by Evergraph and by other.package.*Uninstall other"):
         names.build_model("sage")
 
 

@@ -314,9 +314,9 @@ def test_the_grid_is_that_of_the_paper() -> None:
 @pytest.mark.parametrize(
     ("wrong", "problem"),
     [
-        ({"graph": "kora"}, "no graph 'kora'.*choose one of cora, citeseer, pubmed"),
-        ({"split": "C"}, "no split 'C'.*choose one of A, B"),
-        ({"model": "saint"}, "no model 'saint'.*choose one of gcn, gcn-64"),
+        ({"graph": "kora"}, "no graph 'kora'.*Choose one of cora, citeseer, pubmed"),
+        ({"split": "C"}, "no split 'C'.*Choose one of A, B"),
+        ({"model": "saint"}, "no model 'saint'.*Choose one of gcn, gcn-64"),
         ({"pretraining": -1}, "pretraining is -1"),
         ({"epochs": 1.5}, "epochs is 1.5"),
         ({"seed": True}, "seed is True"),
@@ -438,7 +438,7 @@ def test_histograms_need_shares() -> None:
     assert histogram_divergence([0.0, 1.0], [1.0, 0.0, 0.0, 1.0]) == 0
     assert histogram_divergence([0.11, 0.13], [0.13, 0.11], bins=2) == 0
     for wrong in ([], [1.2], [-0.1], [float("nan")]):
-        with pytest.raises(InputError, match="pass numbers from 0 to 1"):
+        with pytest.raises(InputError, match="Pass numbers from 0 to 1"):
             histogram_divergence(wrong, [0.5])
 
 

@@ -224,7 +224,7 @@ def test_another_graph_of_the_same_name_is_refused(tiny: Subject, tmp_path: Path
         keep_subjects(tmp_path / "new", [tiny, other])
     assert not (tmp_path / "new").exists()
     keep_subjects(tmp_path, [tiny])
-    with pytest.raises(InputError, match=r"the results are of another graph named tiny.*rename the folder"):
+    with pytest.raises(InputError, match=r"the results are of another graph named tiny.*Rename the folder"):
         keep_subjects(tmp_path, [EASY, other])
     assert kept_subjects(tmp_path) == {"tiny": tiny}
 

@@ -1,7 +1,4 @@
-"""Lifelong learning on evolving graphs.
-
-Names are imported when first used, so that ``import evergraph`` costs nothing.
-"""
+"""Lifelong learning on evolving graphs. Names are imported on first use, so ``import evergraph`` is fast."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -1,8 +1,7 @@
-"""Compiling loops with numba, and running them on several cores.
+"""Compile loops with numba and run them on several cores.
 
-The threads are Python's: compiled code releases the interpreter lock. That leaves numba's own threading layers alone,
-of which one (workqueue) ends the process when two threads use it at once and another (GNU OpenMP) when a forked child
-uses it.
+The threads are Python's, because compiled code releases the interpreter lock. Of numba's own threading layers, one
+(workqueue) ends the process when two threads use it at once, another (GNU OpenMP) when a forked child uses it.
 """
 
 from __future__ import annotations
@@ -22,38 +21,38 @@ from numpy.typing import NDArray
 __all__ = ["SMALL", "compiled", "cores", "exp_nonpositive", "one_each", "over_range", "over_rows", "row_bounds"]
 
 SMALL = 200_000
-"""Numbers to touch below which a second thread costs more than it brings."""
-_PIECES = 4  # a thread: rows cost what they cost, and a neighbour on the machine may slow one core down
+"""Amount of numbers to process below which a second thread does not pay."""
+_PIECES = 4  # per thread, because rows differ in cost, and another process may slow one core down
 
 
 def compiled(function: Callable[..., Any], *, reorder: bool = False) -> Callable[..., Any]:
-    """Compile a function of arrays and numbers; what was compiled is kept on disk where that is possible.
+    """Compile a function of arrays and numbers, cached on disk if possible.
 
-    Fused multiply-add is allowed beyond strict arithmetic, and with ``reorder`` another order of sums, which lets them
-    be vectorised. NaN and infinity pass through in any case.
+    Fused multiply-add is allowed and, with ``reorder``, another order of sums, so that they can be vectorised. NaN and
+    infinity are respected.
     """
     allowed = {"contract", "reassoc", "nsz"} if reorder else {"contract"}
     compiler = partial(numba.njit, nogil=True, fastmath=allowed, error_model="numpy")
     try:
         kernel: Callable[..., Any] = compiler(cache=True)(function)
-    except RuntimeError:  # there is no folder that may be written to; compiling anew each time is better than failing
+    except RuntimeError:  # no writable folder: compile each time
         kernel = compiler()(function)
     return kernel
 
 
 _POWERS = np.ldexp(np.float32(1), -np.arange(128))
-_LEAST = np.float32(-87)  # exp() of less is no normal number
+_LEAST = np.float32(-87)  # exp() of less is not a normal number
 
 
 @compiled
 def exp_nonpositive(x: np.float32) -> np.float32:
-    """The exponential of a number up to 0, exact to 3e-7; 0 below -87.
+    """Return the exponential of a number up to 0, exact to 3e-7; 0 below -87.
 
-    Two to the power of -n by a table, the rest by its series: unlike the library's, a loop over it can be vectorised.
+    It uses a table of powers of two and a series, so that a loop over it can be vectorised, unlike the library's.
     """
     value = _LEAST if x <= _LEAST else x  # noqa: FURB136  # not max(): NaN must stay
     whole = np.floor(value * np.float32(1.4426950408889634) + np.float32(0.5))
-    # The logarithm of 2 in two parts, of which the product with the first is exact.
+    # The logarithm of 2 in two parts; the product with the first is exact.
     f = value - whole * np.float32(0.693359375) - whole * np.float32(-2.12194440e-4)
     series = np.float32(1 / 24) + f * (np.float32(1 / 120) + f * np.float32(1 / 720))
     series = np.float32(1) + f * (np.float32(1) + f * (np.float32(0.5) + f * (np.float32(1 / 6) + f * series)))
@@ -62,18 +61,9 @@ def exp_nonpositive(x: np.float32) -> np.float32:
 
 
 def over_rows(kernel: Callable[..., Any], indptr: NDArray[Any], width: int, *arguments: Any) -> None:
-    """Run ``kernel(first, last, *arguments)`` over runs of rows that cost about the same.
+    """Run ``kernel(first, last, *arguments)``, which computes independent rows, over ranges of about equal cost.
 
-    Rows are independent, so results do not depend on the number of threads.
-
-    Parameters
-    ----------
-    kernel
-        A compiled function that writes the rows ``first`` to ``last - 1`` of its result.
-    indptr
-        Entries before each row.
-    width
-        What an entry costs, in numbers.
+    ``indptr`` holds the number of entries before each row, and ``width`` the cost of an entry in numbers.
     """
     rows, threads = len(indptr) - 1, cores()
     if threads == 1 or (int(indptr[-1] - indptr[0]) + rows) * width < SMALL:
@@ -83,7 +73,7 @@ def over_rows(kernel: Callable[..., Any], indptr: NDArray[Any], width: int, *arg
 
 
 def row_bounds(indptr: NDArray[Any], parts: int) -> NDArray[np.int64]:
-    """Where to cut rows into parts that cost about the same.
+    """Return the bounds that cut rows into parts of about equal cost.
 
     Examples
     --------
@@ -91,26 +81,26 @@ def row_bounds(indptr: NDArray[Any], parts: int) -> NDArray[np.int64]:
     [0, 1, 4]
     """
     rows = len(indptr) - 1
-    # A row costs its entries and one more, or empty rows would come for nothing.
+    # A row costs its entries and one more, so that empty rows are not free.
     cost = indptr.astype(np.int64) - int(indptr[0]) + np.arange(rows + 1)
     cuts = np.searchsorted(cost, np.linspace(0, cost[-1], parts + 1)[1:-1])
     return np.unique(np.concatenate([[0], cuts, [rows]]))
 
 
 def one_each(kernel: Callable[..., Any], parts: int, *arguments: Any) -> None:
-    """Run ``kernel(part, part + 1, *arguments)`` for each part, side by side."""
+    """Run ``kernel(part, part + 1, *arguments)`` for each part, in parallel."""
     _share(kernel, list(range(parts + 1)), arguments)
 
 
 def over_range(kernel: Callable[..., Any], n: int, *arguments: Any, width: int = 1) -> None:
-    """Run ``kernel(first, last, *arguments)`` over runs of ``n`` places of ``width`` numbers each."""
+    """Run ``kernel(first, last, *arguments)`` over ranges of ``n`` places of ``width`` numbers each."""
     threads = cores()
     pieces = 1 if n * width < SMALL else _PIECES * threads
     _share(kernel, [n * piece // pieces for piece in range(pieces + 1)], arguments)
 
 
 def _share(kernel: Callable[..., Any], bounds: list[int], arguments: tuple[Any, ...]) -> None:
-    """Run over the pieces between bounds; this thread works too, so that one less has to be woken up."""
+    """Run over the pieces between bounds, in this thread too, so that one less has to be started."""
     pieces = deque(pairwise(bounds))
 
     def work() -> None:
@@ -125,13 +115,13 @@ def _share(kernel: Callable[..., Any], bounds: list[int], arguments: tuple[Any, 
     helpers = [_pool(os.getpid(), threads - 1).submit(work) for _ in range(threads - 1)]
     try:
         work()
-    finally:  # nobody may go on writing to arrays that the caller has given up
+    finally:  # no thread may write to arrays after this returns
         for helper in helpers:
             helper.result()
 
 
 def cores() -> int:
-    """Threads to use: as many as torch does, so that one setting governs both."""
+    """Return the number of threads: that of torch, so that one setting governs both."""
     import torch
 
     return torch.get_num_threads()

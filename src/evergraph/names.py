@@ -215,7 +215,7 @@ def build(kind: str, text: str, **options: float | None) -> Any:
     JKNet(hidden=64, layers=2, dropout=0.5)
     >>> build("model", "sgc", hidden=8)
     Traceback (most recent call last):
-    evergraph.errors.InputError: the model sgc has no setting 'hidden'. To fix it: leave it out; sgc has: hops.
+    evergraph.errors.InputError: the model sgc has no setting 'hidden'. Leave it out; sgc has: hops.
     """
     name, colon, rest = text.partition(":")
     if name not in known(kind):

@@ -25,7 +25,7 @@ def test_what_is_not_the_demos_is_left_alone(tmp_path, name):
     path = tmp_path / name
     (path if "." in name else path / "workspace.json").parent.mkdir(exist_ok=True)
     (path if "." in name else path / "workspace.json").write_text("mine")
-    with pytest.raises(InputError, match="choose another --out") as error:
+    with pytest.raises(InputError, match="Choose another --out") as error:
         demo._check(tmp_path)
     assert name in str(error.value)
     assert [each.name for each in tmp_path.iterdir()] == [name]

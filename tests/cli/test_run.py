@@ -14,7 +14,7 @@ from evergraph import EvolvingGraph, InputError
 from evergraph.cli import common
 from evergraph.cli.common import parse_history, parse_seeds
 from evergraph.graph.arrays import fingerprint
-from evergraph.graph.window import TextMode
+from evergraph.graph.evolving import TextMode
 from evergraph.learning.learner import LifelongLearner, Restart
 from evergraph.learning.task import Mode
 from evergraph.names import MODELS
@@ -217,13 +217,13 @@ def test_progress_on_a_terminal(folder, monkeypatch, command):
         (["--restart", "luke"], "hybrid"),
         (["--mode", "productive"], "inductive"),
         (["--text", "future"], "global"),
-        (["--history", "some"], "give a number of times from 1 up, or auto, or full"),
-        (["--history", "0"], "give a number of times from 1 up"),
-        (["--seeds", "1-"], "as 0-4, or 0,2,5, or 3"),
+        (["--history", "some"], "Give a number of periods from 1 up, or auto, or full"),
+        (["--history", "0"], "Give a number of periods from 1 up"),
+        (["--seeds", "1-"], "as in 0-4, or 0,2,5, or 3"),
         (["--steps", "0"], "--steps"),
         (["--hidden", "0"], "--hidden"),
-        (["--dropout", "1"], "give a share from 0 to below 1"),
-        (["--dropout", "nan"], "give a share from 0 to below 1"),
+        (["--dropout", "1"], "Give a share from 0 to below 1"),
+        (["--dropout", "nan"], "Give a share from 0 to below 1"),
         (["--hops", "2"], "the model sage has no setting 'hops'"),
         (["--model", "sgc", "--layers", "2"], "sgc has: hops"),
         (["--model", "most-frequent", "--hidden", "4"], "most-frequent has no settings"),
@@ -232,9 +232,9 @@ def test_progress_on_a_terminal(folder, monkeypatch, command):
         (["--alpha", "0"], "alpha"),
         (["--lr", "0"], "above 0"),
         (["--lr", "inf"], "lr is inf"),
-        (["--weight-decay", "-1"], "give 0 or more"),
+        (["--weight-decay", "-1"], "Give 0 or more"),
         (["--first", "soon"], "'soon'"),
-        (["--first", "99"], "choose an earlier first task"),
+        (["--first", "99"], "Choose an earlier first task"),
         (["--label-rate", "0"], "above 0 and up to 1"),
         (["--label-rate", "nan"], "above 0 and up to 1"),
         (["--label-rate", "1e-9"], "no label to train on"),

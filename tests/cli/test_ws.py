@@ -18,7 +18,7 @@ from sklearn.metrics import matthews_corrcoef
 
 from evergraph import LifelongLearner, Workspace
 from evergraph.datasets import read_tables, synthetic
-from evergraph.datasets.export import to_tables
+from evergraph.datasets.tables import to_tables
 from evergraph.detect import GDOC
 from evergraph.errors import InputError
 from evergraph.nn import GraphSAGE
@@ -708,10 +708,10 @@ def bad(tmp_path):
         (["predict", "WS", "--out", "BAD"], ["format"]),
         (["predict", "WS", "--out", "BAD/no/out.csv"], ["no such folder"]),
         (["predict", "WS", "--out", "BAD/old.csv"], ["--replace"]),
-        (["predict", "WS", "--time", "2011"], ["2011", "choose one of 2014"]),
+        (["predict", "WS", "--time", "2011"], ["2011", "Choose one of 2014"]),
         (["predict", "WS", "--time", "soon"], ["Error: 'soon' is not a time"]),
         # label
-        (["label", "WS", "--labels", "BAD/unknown.csv"], ["'nobody'", "row 2", "add the vertex first"]),
+        (["label", "WS", "--labels", "BAD/unknown.csv"], ["'nobody'", "row 2", "Add the vertex first"]),
         (["label", "WS", "--labels", "BAD/no-label.csv"], ["'venue'", "--label"]),
         (["label", "WS", "--labels", "BAD/empty.csv"], ["no label", "at least one"]),
         (["label", "WS", "--labels", "BAD/contradicting.csv"], ["class 02", "row 1", "row 2"]),
@@ -720,8 +720,8 @@ def bad(tmp_path):
         (["update", "WS"], ["nothing new to learn", "ws label"]),
         # review
         (["review", "WS", "--out", "BAD/out.parquet"], [".csv"]),
-        (["review", "WS", "--group", "99"], ["no group 99", "choose"]),
-        (["review", "WS", "--group", "0", "--out", "BAD/new.csv"], ["no group 0", "choose"]),
+        (["review", "WS", "--group", "99"], ["no group 99", "Choose"]),
+        (["review", "WS", "--group", "0", "--out", "BAD/new.csv"], ["no group 0", "Choose"]),
         # classes
         (["classes", "create", "WS", "unseen", "--ids", "p1"], ["'unseen'", "another name"]),
         (["classes", "create", "WS", "class 01", "--ids", "p1"], ["already"]),
@@ -743,7 +743,7 @@ def bad(tmp_path):
         (["classes", "merge", "WS", "class 01", "--into", "class 01"], ["nothing to merge"]),
         (["classes", "retire", "WS", "nothing"], ["'nothing'"]),
         # versions
-        (["rollback", "WS", "99"], ["99", "choose from 1 to 3"]),
+        (["rollback", "WS", "99"], ["99", "Choose from 1 to 3"]),
         (["rollback", "WS", "0"], ["no version 0"]),
         (["rollback", "WS", "3"], ["in force"]),
         # remove
@@ -875,7 +875,7 @@ LOOKING, CHANGING = ("status", "scores", "log"), ("predict", "label", "add", "re
     [
         (garbage, ["workspace.db", "cannot be read", "backup"], LOOKING + CHANGING),
         (foreign, ["workspace.db", "not the database of an Evergraph workspace"], LOOKING + CHANGING),
-        (of_a_newer_version, ["99", "update Evergraph"], LOOKING + CHANGING),
+        (of_a_newer_version, ["99", "Update Evergraph"], LOOKING + CHANGING),
         (a_byte_of_the_version, ["workspace.db", "not what was saved"], LOOKING + CHANGING),
         (without_its_version, ["no version"], LOOKING + CHANGING),
         (without_a_segment, [".segment", "cannot be read"], CHANGING),

@@ -149,7 +149,7 @@ def test_code_in_a_pickle_is_refused_and_not_run(tmp_path: Path) -> None:
 
     target = tmp_path / "was-run"
     write(tmp_path, graph=Calls(os.system, f"touch {target}"))
-    refused = r"ind\.cora\.graph: this pickle wants to use (posix|nt)\.system, .*not read.*do not trust.*ind\.cora\.\*"
+    refused = r"ind\.cora\.graph: this pickle uses (posix|nt)\.system, .*not read.*Do not trust.*ind\.cora\.\*"
     with pytest.raises(InputError, match=refused):
         read_planetoid(tmp_path, "cora")
     assert not target.exists()
@@ -172,17 +172,17 @@ def crooked(**fields: Any) -> sparse.csr_matrix:
     [
         ("allx", [1, 2], "the file is damaged"),
         ("allx", np.ones((FIRST, 4)), "the file is damaged"),
-        ("allx", parts()["tx"], r"its shape is \(3,\), but by the other files it should be \(503,\)"),
+        ("allx", parts()["tx"], r"its shape is \(3,\), but according to the other files it should be \(503,\)"),
         ("tx", crooked(indices=np.array([0, 1, 9], np.int32)), "the file is damaged"),
         ("tx", crooked(indptr=np.array([0, 1, 2, 7], np.int32)), "the file is damaged"),
         ("tx", crooked(data=np.array([1, np.nan, 1])), "the file is damaged .*missing or infinite"),
         ("tx", crooked(_shape=(3,)), "the file is damaged"),
         ("tx", sparse.csr_matrix(np.eye(3, 5)), r"its shape is \(3, 5\), but"),
         ("ty", np.eye(2), r"its shape is \(2,\), but"),
-        ("ally", np.ones((FIRST, 2)), "not one class a row"),
-        ("ally", np.full((FIRST, 2), 0.5), "not one class a row"),
+        ("ally", np.ones((FIRST, 2)), "not one class per row"),
+        ("ally", np.full((FIRST, 2), 0.5), "not one class per row"),
         ("ally", np.array(["a"] * FIRST), "the file is damaged"),
-        ("y", np.eye(4), "vertices to train on are test vertices too"),
+        ("y", np.eye(4), "some training vertices are also test vertices"),
         ("graph", {0: [1]}, "not a graph of 507 vertices"),
         ("graph", parts()["graph"] | {3: [507]}, "not a graph of 507 vertices"),
         ("graph", parts()["graph"] | {3: ["a"]}, "the file is damaged"),
@@ -191,7 +191,7 @@ def crooked(**fields: Any) -> sparse.csr_matrix:
 )
 def test_what_does_not_fit_is_told_with_its_file(tmp_path: Path, part: str, content: Any, problem: str) -> None:
     file = "test.index" if part == "y" else part
-    with pytest.raises(InputError, match=rf"ind\.cora\.{file}: .*{problem}.*To fix it: put ind\.cora\.\*"):
+    with pytest.raises(InputError, match=rf"ind\.cora\.{file}: .*{problem}.*Put ind\.cora\.\*"):
         read_planetoid(write(tmp_path, **{part: content}), "cora")
 
 
@@ -219,7 +219,7 @@ def test_cut_and_garbled_pickles_are_refused(tmp_path: Path, part: str) -> None:
 @pytest.mark.parametrize("part", ["allx", "ally", "tx", "ty", "y", "graph", "test.index"])
 def test_a_missing_file_is_named(tmp_path: Path, part: str) -> None:
     (write(tmp_path) / f"ind.cora.{part}").unlink()
-    with pytest.raises(InputError, match=rf"ind\.cora\.{part}: the file cannot be read \(No such file.*put ind\.cora"):
+    with pytest.raises(InputError, match=rf"ind\.cora\.{part}: the file cannot be read \(No such file.*Put ind\.cora"):
         read_planetoid(tmp_path, "cora")
 
 
@@ -229,9 +229,9 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
 
 
 def test_unknown_names_and_splits_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"no Planetoid data set 'Kora'.*choose from: cora, citeseer, pubmed"):
+    with pytest.raises(InputError, match=r"no Planetoid data set 'Kora'.*Choose from: cora, citeseer, pubmed"):
         read_planetoid(tmp_path, "Kora")
-    with pytest.raises(InputError, match=r"no split 'C'.*choose from: A, B"):
+    with pytest.raises(InputError, match=r"no split 'C'.*Choose from: A, B"):
         read_planetoid(tmp_path, "cora", split="C")
     with pytest.raises(InputError, match="no split 'a'"):
         planetoid_test(tmp_path, "cora", "a")

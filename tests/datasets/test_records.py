@@ -131,12 +131,12 @@ def test_real_records_give_the_known_edges(shared_data, tmp_path, edges, file, e
 
 
 BAD = {
-    "not json": ("{oops}\n", r"line 1.*no JSON"),
-    "not an object": ("[1]\n", r"line 1.*no JSON object"),
+    "not json": ("{oops}\n", r"line 1.*not JSON"),
+    "not an object": ("[1]\n", r"line 1.*not a JSON object"),
     "no id": ('{"year": 2000}\n', r"column 'id'.*line 1"),
     "no year": ('{"id": "a"}\n', r"column 'year'.*line 1"),
     "text year": ('{"id": "a", "year": "soon"}\n', r"column 'year'.*line 1.*'soon'"),
-    "double id": ('{"id": "a", "year": 1}\n{"id": "a", "year": 2}\n', r"column 'id'.*line 2.*second time"),
+    "double id": ('{"id": "a", "year": 1}\n{"id": "a", "year": 2}\n', r"column 'id'.*line 2.*occurs twice"),
     "authors as text": ('{"id": "a", "year": 1, "authors": "x, y"}\n', r"column 'authors'.*line 1"),
     "venue as number": ('{"id": "a", "year": 1, "venue": 3}\n', r"column 'venue'.*line 1"),
     "reserved venue": (
@@ -155,13 +155,13 @@ def test_bad_records_are_named(tmp_path, name):
     content, says = BAD[name]
     path = tmp_path / "r.jsonl"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(InputError, match=rf"r\.jsonl.*{says}.*To fix it"):
+    with pytest.raises(InputError, match=rf"r\.jsonl.*{says}.*\. [A-Z]"):
         read_records(path)
 
 
 def test_bad_arguments(tmp_path):
     path = write(tmp_path / "r.jsonl", [paper("a")])
-    with pytest.raises(InputError, match="choose citations or authors"):
+    with pytest.raises(InputError, match="Choose citations or authors"):
         read_records(path, "friends")
     with pytest.raises(InputError, match="class-year"):
         read_records(path, per_year="decade")

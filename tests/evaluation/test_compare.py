@@ -114,16 +114,16 @@ def test_names_are_given_with_commas_and_count_once() -> None:
     [
         (
             "enrgy",
-            r"there is no detector 'enrgy' \(did you mean 'energy'\?\).*choose from none, doc, gdoc, auto, msp",
+            r"there is no detector 'enrgy' \(did you mean 'energy'\?\).*Choose from none, doc, gdoc, auto, msp",
         ),
         ("relative-mps", r"there is no detector 'relative-mps' \(did you mean 'relative-msp'"),
-        ("qqqqqq", "there is no detector 'qqqqqq'. To fix it: choose from"),
-        ("relative-new_words", "new_words does not depend on the model.*write new_words"),
-        ("auto-without-excess", "there is no part 'excess' of auto, but 'excess_words'.*choose from msp, auxiliary"),
+        ("qqqqqq", "there is no detector 'qqqqqq'. Choose from"),
+        ("relative-new_words", "new_words does not depend on the model.*Write new_words"),
+        ("auto-without-excess", "there is no part 'excess' of auto, but 'excess_words'.*Choose from msp, auxiliary"),
         ("relative-", "there is no detector 'relative-'"),
         (
             "energy/conform",
-            r"there is no threshold 'conform' \(did you mean 'conformal'\?\).*choose from fixed, con",
+            r"there is no threshold 'conform' \(did you mean 'conformal'\?\).*Choose from fixed, con",
         ),
         ("energy/", "there is no threshold ''"),
         ("energy/conformal:share=0.1", "the threshold conformal has no setting 'share'.*has: rate, step"),
@@ -133,7 +133,7 @@ def test_names_are_given_with_commas_and_count_once() -> None:
         ("gdoc:much", "'much' in 'gdoc:much' is not a number"),
         ("gdoc:", "'' in 'gdoc:' is not a number"),
         ("gdoc:2", "the argument threshold is 2.0.*from 0 to 1"),
-        ("none:1", "the detector none has no setting.*leave it out; none has no settings"),
+        ("none:1", "the detector none has no setting.*Leave it out; none has no settings"),
         (" , ", "there is no detector to compare"),
     ],
 )
@@ -284,7 +284,7 @@ def test_what_fails_is_told_and_the_rest_goes_on(
     monkeypatch.setattr(module, "record", failing)
     found = compare(graphs, candidates(NAMES), SMALL, [0], out=out)
     assert {one.detector for one in found.outcomes} == {"none", "energy", "msp/fixed:-0.2"}
-    assert found.errors[0] == "one, loss of gdoc, seed 0: it is full. To fix it: make room."
+    assert found.errors[0] == "one, loss of gdoc, seed 0: it is full. Make room."
     assert found.over_graphs("gdoc:0.5") == {}
     names = [row[0].value for row in compared_table(found).rows if not isinstance(row, Section)]
     assert names == 3 * ["none", "energy", "msp/fixed:-0.2"]

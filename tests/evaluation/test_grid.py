@@ -151,7 +151,7 @@ def test_a_trial_that_fails_stops_no_other(tmp_path, toys, caplog):
     assert numbers(found) == one_by_one(toys(range(3)))
     assert_whole(tmp_path / "r", toys(range(3)))
     assert (states[-1].ran, states[-1].failed, states[-1].left, states[-1].left_seconds) == (3, 2, 0, 0.0)
-    first = "toys, blöck, seed 0: the number is -1. To fix it: count from 0 up."
+    first = "toys, blöck, seed 0: the number is -1. Count from 0 up."
     assert states[-1].errors == [first, first.replace("-1", "-2")]
     assert f"2 of 5 trials failed; the first: {first}" in caplog.text
     run_grid(trials, tmp_path / "r")  # perhaps it does not fail again

@@ -216,9 +216,9 @@ def test_models_and_detectors_by_name():
         build_model("saint").base, hidden=8, dropout=0.1
     )
     assert build_model("sgc", hops=3) == SGC(3)
-    with pytest.raises(InputError, match="choose from sage, gat"):
+    with pytest.raises(InputError, match="Choose from sage, gat"):
         build_model("bert")
-    with pytest.raises(InputError, match="choose from none, doc"):
+    with pytest.raises(InputError, match="Choose from none, doc"):
         build_detector("sherlock")
 
 
@@ -456,7 +456,7 @@ def test_more_seeds_later(tmp_path, undisturbed):
 def test_a_folder_of_another_configuration_is_refused(tmp_path, change, told):
     run(SMALL, GRAPH, [0], out=tmp_path)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    with pytest.raises(InputError, match=re.escape(f"{told}. To fix it: choose another folder (--out), or")):
+    with pytest.raises(InputError, match=re.escape(f"{told}. Choose another folder (--out), or")):
         run(dataclasses.replace(SMALL, **change), GRAPH, [0], out=tmp_path)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import datetime as dt
 import pickle
 from copy import deepcopy
 from typing import Any
@@ -13,7 +14,7 @@ from scipy import sparse
 
 from evergraph import UNSEEN, EvolvingGraph, InputError
 from evergraph.graph.classes import ClassRegistry
-from evergraph.graph.features import SparseFeatures, WordCounts
+from evergraph.graph.features import DenseFeatures, SparseFeatures, WordCounts
 from evergraph.graph.ids import Strings
 from evergraph.graph.times import MAX_SPAN
 from tests.strategies import Model, Tables, abc, arrays_of, assert_equal, model_of, tables
@@ -258,9 +259,9 @@ def test_ids_of_another_kind_are_joined_as_strings() -> None:
     ("columns", "features", "problem"),
     [
         ({"id": ["a"], "time": [4]}, np.ones((1, 2)), "'a' is in the graph already"),
-        ({"id": ["d", "d"], "time": [4, 4]}, np.ones((2, 2)), "'d' stands a second time"),
+        ({"id": ["d", "d"], "time": [4, 4]}, np.ones((2, 2)), "'d' occurs twice"),
         ({"id": ["d"], "time": [4]}, None, "features of the new vertices: none; of the graph: dense"),
-        ({"id": ["d"], "time": [4]}, np.ones((1, 3)), "the new vertices have 3 features, the graph 2"),
+        ({"id": ["d"], "time": [4]}, np.ones((1, 3)), "the new vertices have 3 features, the graph has 2"),
         ({"id": ["d"], "time": [4]}, np.ones((2, 2)), "2 rows of features for 1 vertices"),
         ({"id": ["d"], "time": [4], "text": ["t"]}, None, "features of the new vertices: words; of the graph: dense"),
         (
@@ -284,7 +285,7 @@ def test_a_window_of_years_in_a_graph_of_months_is_refused() -> None:
     graph = build({"id": ["a", "b"], "time": ["2001-01-01", "2002-01-01"]}, every="month")
     assert len(graph.window("2001-01", "2001-12")) == 1
     assert len(graph.up_to("1999-01")) == 0
-    with pytest.raises(InputError, match=r"lies outside .* 24012 \(2001-01\) to 24024 \(2002-01\)"):
+    with pytest.raises(InputError, match=r"is outside .* 24012 \(2001-01\) to 24024 \(2002-01\)"):
         graph.window(2001, 2002)
 
 
@@ -343,12 +344,12 @@ def test_relabelling_changes_the_named_vertices_only(given: Tables, data: st.Dat
         (["a", "z"], ["x", "x"], "there is no vertex 'z'"),
         (["a"], ["x", "y"], "2 labels for 1 vertices"),
         (["a"], [" UnSeen"], "a class is named ' UnSeen'"),
-        (["a", "b"], ["x", 5], "column 'label': the values are no column"),
-        (["a"], [0.5], "fractions are no class names"),
-        ("a", ["x"], r"'a' is one id, not several. To fix it: put it into a list: \['a'\]"),
+        (["a", "b"], ["x", 5], "column 'label': the values are not a column"),
+        (["a"], [0.5], "fractions are not class names"),
+        ("a", ["x"], r"'a' is one id, not several. Put it into a list: \['a'\]"),
         (5, ["x"], "5 is one id, not several"),
         ([["a"]], ["x"], "holds no ids"),
-        (["a", 5], ["x", "x"], "column 'id': the values are no column"),
+        (["a", 5], ["x", "x"], "column 'id': the values are not a column"),
         ([None], ["x"], "there is no vertex None"),
     ],
 )
@@ -395,3 +396,72 @@ def test_removing_leaves_what_the_reference_leaves(given: Tables, data: st.DataO
 def test_what_is_not_there_cannot_be_removed(vertices: Any, edges: Any, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         build(abc(), [("a", "b"), ("c", "b")]).remove(vertices, edges)
+
+
+# --- windows ---------------------------------------------------------------------------------------------------------
+
+
+@given(tables(), st.integers(-2, 9), st.integers(0, 6))
+def test_a_window_is_what_the_reference_has_between_two_times(given: Tables, first: int, length: int) -> None:
+    window = given.build().window(first, first + length)
+    model = Model.of(given).window(first, first + length)
+    assert model_of(window) == model
+    assert window.ids.tolist() == list(model.times)
+    assert (len(window), window.n_edges) == (len(model.times), len(model.edges))
+    assert window.adjacency.shape == (len(window), len(window))
+    assert window.labels.tolist() == list(model.labels.values())
+
+
+@given(tables(), st.integers(-2, 9))
+def test_up_to_is_all_that_exists_at_a_time(given: Tables, last: int) -> None:
+    assert model_of(given.build().up_to(last)) == Model.of(given).window(-10, last)
+
+
+@given(tables(kinds=["dense", "sparse", "text"]), st.integers(0, 6), st.integers(0, 6))
+def test_windows_share_the_memory_of_their_graph(given: Tables, first: int, length: int) -> None:
+    graph = given.build()
+    window = graph.window(first, first + length)
+    assert np.shares_memory(window.times, graph.times) == (len(window) > 0)
+    values = window.inputs("counts")
+    if isinstance(graph.features, DenseFeatures):
+        assert np.shares_memory(values, graph.features.values) == (values.size > 0)
+    else:
+        assert np.shares_memory(values.data, graph.features.data) == (values.nnz > 0)
+        assert np.shares_memory(values.indices, graph.features.indices) == (values.nnz > 0)
+
+
+def test_windows_outside_the_times_are_empty() -> None:
+    graph = build(abc(text=["one", "two", "three"], label=["x", None, "y"]), [("a", "b")])
+    for window in (graph.window(10, 20), graph.window(-20, 0), graph.up_to(0), graph.window(-(10**30), -(10**20))):
+        assert (len(window), window.n_edges, window.inputs().shape) == (0, 0, (0, 3))
+        assert (window.labels.tolist(), window.ids.tolist()) == ([], [])
+    assert len(graph.window(-(10**30), 10**30)) == 3
+
+
+def test_windows_take_every_way_to_write_a_time() -> None:
+    graph = build(abc(time=["2004-01-31", "2004-02-01", "2005-01-01"]), every="month")
+    february = 2004 * 12 + 1
+    ways = ["2004-02", "2004-02-29", " 2004-02-03T10:00", dt.date(2004, 2, 2), dt.datetime(2004, 2, 2, 1)]
+    ways += [pd.Timestamp("2004-02-02"), np.datetime64("2004-02"), february, np.int32(february), float(february)]
+    for way in ways:
+        assert graph.window(way, way).ids.tolist() == ["b"], way
+
+
+@pytest.mark.parametrize("time", [None, float("nan"), 1.5, "soon", "", [1], dt.date(2004, 1, 1), "2004-01-01", "-3"])
+def test_windows_refuse_what_is_no_time(time: Any) -> None:
+    with pytest.raises(InputError):
+        build(abc()).window(time, 3)
+    with pytest.raises(InputError):
+        build(abc()).up_to(time)
+
+
+def test_a_window_that_ends_before_it_starts_is_refused() -> None:
+    with pytest.raises(InputError, match=r"the window ends \(1\) before it starts \(3\)"):
+        build(abc()).window(3, 1)
+
+
+def test_inputs_need_features_and_a_known_mode() -> None:
+    with pytest.raises(InputError, match="no features"):
+        build(abc()).window(1, 3).inputs()
+    with pytest.raises(InputError, match="no text mode 'future'"):
+        build(abc(text=["", "", ""])).window(1, 3).inputs("future")

@@ -160,7 +160,7 @@ def test_data_that_lacks_something_is_refused(pyg: Any) -> None:
     for wrong in ([[0], [2]], [[-1], [1]]):
         with pytest.raises(InputError, match=r"edge_index has vertices from -?\d to \d, but there are 2"):
             from_pyg(pyg.Data(edge_index=pyg.tensor(wrong), num_nodes=2, time=pyg.tensor([1, 2])))
-    with pytest.raises(InputError, match="the vertices are no table"):
+    with pytest.raises(InputError, match="the vertices are not a table"):
         from_pyg(pyg.Data(edge_index=edges, ids=["a", "b"], time=pyg.tensor([1, 2, 3])))
 
 
@@ -221,5 +221,5 @@ def test_networkx_graphs_that_lack_something_are_refused() -> None:
         from_networkx(networkx.Graph())
     there = networkx.Graph([(1, "1")])
     networkx.set_node_attributes(there, 1, "time")
-    with pytest.raises(InputError, match="id '1' stands a second time"):
+    with pytest.raises(InputError, match="id '1' occurs twice"):
         from_networkx(there)

@@ -15,7 +15,7 @@ from scipy import sparse
 
 from evergraph import EvolvingGraph
 from evergraph.datasets import synthetic
-from evergraph.datasets.export import to_tables
+from evergraph.datasets.tables import to_tables
 from evergraph.inputs import slice_context as module
 from evergraph.inputs.slice_context import SliceContext
 from evergraph.learning.task import Task

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,7 @@ def test_damage_is_told(tmp_path: Path) -> None:
     def refused(message: str) -> None:
         with pytest.raises(DamagedLearnerError, match=message) as error:
             LifelongLearner.load(tmp_path)
-        assert "To fix it" in str(error.value)
+        assert re.search(r"\. [A-Z].*\.$", str(error.value))
 
     weights.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     refused("the weights are not those that were saved")
@@ -121,7 +122,7 @@ def test_damage_is_told(tmp_path: Path) -> None:
     path.write_text(
         json.dumps(sealed | {"content": sealed["content"].replace('"format_version": 1', '"format_version": 2')})
     )
-    refused("format version 2, newer than 1.*update Evergraph")
+    refused("format version 2, newer than 1.*Update Evergraph")
     path.write_text(
         json.dumps(sealed | {"content": sealed["content"].replace('"format_version": 1', '"format_version": "x"')})
     )

@@ -468,7 +468,7 @@ def small(labels: list[Any], **more: Any) -> EvolvingGraph:
 
 
 def test_a_first_task_without_labels_is_an_error_and_a_later_one_changes_nothing(caplog: Any) -> None:
-    with pytest.raises(InputError, match=r"no label to train on in 0 to 0.*choose a longer history"):
+    with pytest.raises(InputError, match=r"no label to train on in 0 to 0.*Choose a longer history"):
         LifelongLearner().adapt(Task(small([None, None, "x"]), 1, 1))
     graph, learner, _ = learned(MLP(hidden=4))
     bare = graph.relabel([9, 10, 11], [None] * 3).append({"id": [20], "time": [4], "label": ["a"], "text": ["ww"]})
@@ -506,7 +506,7 @@ def test_a_window_of_one_class_still_learns_that_class() -> None:
 
 def test_a_graph_without_features() -> None:
     graph = EvolvingGraph.build({"id": [1, 2], "time": [0, 1], "label": ["x", "y"]}, [[1, 2]])
-    with pytest.raises(InputError, match=r"the graph has no features.*import it with a text column"):
+    with pytest.raises(InputError, match=r"the graph has no features.*Import it with a text column"):
         LifelongLearner().adapt(Task(graph, 1, 1))
 
 
@@ -553,7 +553,7 @@ def test_order_and_kind_of_tasks_are_checked() -> None:
     dense = small(["x", "y", "x", "y"], features=np.eye(4, 3, dtype=np.float32))
     with pytest.raises(InputError, match=r"trained on sparse features or text, but the graph's features are: 3 dense"):
         learner.predict(Task(dense, 1, 1))
-    with pytest.raises(InputError, match="score decisions with the task that they answer"):
+    with pytest.raises(InputError, match="Score decisions with the task that they answer"):
         evaluate(task, learner.predict(Task(graph, 2, 1)))
 
 

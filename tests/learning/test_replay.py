@@ -15,7 +15,7 @@ from torch import Tensor
 
 from evergraph import EvolvingGraph, LifelongLearner, names, tasks
 from evergraph.datasets import synthetic
-from evergraph.datasets.export import to_tables
+from evergraph.datasets.tables import to_tables
 from evergraph.detect import (
     DOC,
     GDOC,

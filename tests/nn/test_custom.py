@@ -200,7 +200,7 @@ def test_a_parameter_that_nothing_draws_needs_a_function() -> None:
             self.inner.reset_parameters()
 
     for module in (Bare(), Forgetful(), nn.Sequential(Bare())):
-        with pytest.raises(InputError, match=r"draws its parameter '(0\.)?weight' afresh.*give a function"):
+        with pytest.raises(InputError, match=r"draws its parameter '(0\.)?weight' afresh.*Give a function"):
             Custom(module).parameters(5, 2, Draw(0))
     one, other = (Custom(Bare).parameters(5, 2, Draw(seed))["module.weight"] for seed in (0, 1))
     assert not torch.equal(one, other)
@@ -215,7 +215,7 @@ def test_lazy_layers_need_a_function() -> None:
         def forward(self, x: Tensor, _: Tensor) -> Tensor:
             return self.inner(x)
 
-    with pytest.raises(InputError, match=r"lazy layers.*give a function"):
+    with pytest.raises(InputError, match=r"lazy layers.*Give a function"):
         Custom(Lazy(5))
     model = Custom(Lazy)
     p, again = (model.parameters(5, 2, Draw(1)) for _ in range(2))
@@ -395,9 +395,9 @@ def test_the_same_holds_for_each_graph() -> None:
 
 
 def test_what_is_no_module_is_refused() -> None:
-    with pytest.raises(InputError, match=r"module is 'sage'.*give a torch module, or a function"):
+    with pytest.raises(InputError, match=r"module is 'sage'.*Give a torch module, or a function"):
         Custom("sage")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match=r"made 5.*return a torch module"):
+    with pytest.raises(InputError, match=r"made 5.*Return a torch module"):
         Custom(lambda inputs: inputs).parameters(5, 2, Draw(0))  # type: ignore[arg-type,return-value]
     for project in (0, 2.0, True):
         with pytest.raises(InputError, match="project is"):

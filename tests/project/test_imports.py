@@ -46,7 +46,7 @@ def loaded_by(statement: str) -> set[str]:
             HEAVY,
         ),
         ("from evergraph import Task, tasks, Decisions, evaluate, metrics", HEAVY),
-        ("import evergraph.analysis.tdiff", ["torch"]),
+        ("import evergraph.analysis.time_differences", ["torch"]),
         ("import evergraph.presentation", HEAVY),
     ],
 )

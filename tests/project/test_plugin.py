@@ -8,7 +8,7 @@ import sys
 from pyarrow.csv import write_csv
 
 from evergraph.datasets import synthetic
-from evergraph.datasets.export import to_tables
+from evergraph.datasets.tables import to_tables
 
 # Runs several commands in one process; each prints JSON.
 MANY = """

@@ -11,7 +11,7 @@ import pytest
 
 from evergraph import EvolvingGraph, Workspace
 from evergraph.datasets import synthetic
-from evergraph.datasets.export import to_tables
+from evergraph.datasets.tables import to_tables
 from evergraph.detect import GDOC
 from evergraph.nn import MLP
 from evergraph.report.page import page_of

@@ -10,7 +10,7 @@ import pytest
 
 from evergraph import EvolvingGraph, InputError
 from evergraph.datasets import synthetic
-from evergraph.datasets.export import to_tables
+from evergraph.datasets.tables import to_tables
 from evergraph.detect import DOC
 from evergraph.nn import MLP
 from evergraph.workspace import Workspace, update

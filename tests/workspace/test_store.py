@@ -21,7 +21,7 @@ import pytest
 
 from evergraph import EvergraphError, EvolvingGraph, InputError
 from evergraph.datasets import synthetic
-from evergraph.datasets.export import to_tables
+from evergraph.datasets.tables import to_tables
 from evergraph.detect import DOC
 from evergraph.errors import DamagedWorkspaceError
 from evergraph.nn import MLP
@@ -120,7 +120,7 @@ def test_what_is_kept_can_be_returned_to_and_nothing_else_is_there(folder: Path)
             assert objects(folder) == needed_objects(records)
             for table in ("segments", "labels", "supports", "fresh"):
                 assert records.value(f"SELECT count(*) FROM {table} WHERE until <= ?", head - 2) == 0
-    with pytest.raises(InputError, match=rf"there is no version 1, or not any more.*choose from {head - 2} to {head}"):
+    with pytest.raises(InputError, match=rf"there is no version 1, or not any more.*Choose from {head - 2} to {head}"):
         workspace.rollback(1)
 
 
@@ -298,7 +298,7 @@ def test_another_database_or_other_tables_are_damage(folder: Path) -> None:
 def test_a_newer_format_asks_for_an_update(folder: Path) -> None:
     with contextlib.closing(sqlite3.connect(folder / DATABASE)) as connection:
         connection.execute(f"PRAGMA user_version = {SCHEMA.version + 1}")
-    with pytest.raises(DamagedWorkspaceError, match=r"newer than 2\. To fix it: update Evergraph"):
+    with pytest.raises(DamagedWorkspaceError, match=r"newer than 2\. Update Evergraph"):
         Workspace(folder)
 
 

@@ -14,7 +14,7 @@ from sklearn.metrics import f1_score, matthews_corrcoef
 
 from evergraph import UNSEEN, EvolvingGraph, InputError
 from evergraph.datasets import synthetic
-from evergraph.datasets.export import to_tables
+from evergraph.datasets.tables import to_tables
 from evergraph.detect import DOC, GDOC
 from evergraph.evaluation.configuration import Configuration
 from evergraph.nn import GCN, MLP, GraphSAGE
@@ -176,7 +176,7 @@ def test_what_cannot_be_added_changes_nothing(workspace: Workspace) -> None:
     unchanged(workspace, lambda: workspace.add(), "there is nothing to add")
     unchanged(workspace, lambda: workspace.add(*slice_of(FIRST - 2)), "older than the workspace")
     unchanged(workspace, lambda: workspace.add(*slice_of(FIRST - 1)), "is in the graph already")
-    unchanged(workspace, lambda: workspace.add(edges=edges), "which is no vertex")
+    unchanged(workspace, lambda: workspace.add(edges=edges), "which is not a vertex")
     workspace.add(vertices, edges)
     unchanged(workspace, lambda: workspace.add(edges=edges), "there is nothing new in it")
     unchanged(workspace, lambda: workspace.remove(), "there is nothing to remove")
@@ -480,9 +480,9 @@ def test_what_cannot_be_labelled_changes_nothing(workspace: Workspace) -> None:
     workspace.add(*slice_of(FIRST))
     unchanged(workspace, lambda: workspace.label(["none"], ["x"]), "there is no vertex 'none'")
     unchanged(workspace, lambda: workspace.label(ids[:1], [None]), "there is no label in it")
-    unchanged(workspace, lambda: workspace.label(ids[:2], ["x"]), "no table")
+    unchanged(workspace, lambda: workspace.label(ids[:2], ["x"]), "not a table")
     unchanged(workspace, lambda: workspace.label([ids[0], ids[0]], ["x", "y"]), "a vertex has the label 'y' here")
-    unchanged(workspace, lambda: workspace.label(ids[:1], ["unseen"]), "the word for vertices of no known class")
+    unchanged(workspace, lambda: workspace.label(ids[:1], ["unseen"]), "reserved for vertices flagged as unseen")
     workspace.label([ids[0], ids[0], ids[1]], ["x", "x", None])
     assert workspace.state.fresh_labels == 1
     unchanged(workspace, lambda: workspace.label(ids[:1], ["x"]), "have these labels already")

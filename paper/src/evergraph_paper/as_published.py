@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812  # the usual name
 
-from evergraph.analysis.tdiff import TimeDifferences
+from evergraph.analysis.time_differences import TimeDifferences
 from evergraph.evaluation.metrics import open_macro_f1
 from evergraph.graph.classes import UNSEEN
-from evergraph.graph.window import Window
+from evergraph.graph.evolving import Window
 from evergraph.learning.task import Task
 from evergraph.nn import GAT, Batch, Draw, GraphSAGE, JKNet, Model, Neighbours, Noise, SparseMatrix
 

@@ -5,21 +5,33 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from evergraph.analysis.drift import drift
-from evergraph.analysis.tdiff import TimeDifferences, tdiff
+from evergraph.graph.classes import total_variation
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.features import kind_of
 
-__all__ = ["ClassHistory", "DifferenceSummary", "DriftAt", "GraphDescription", "describe", "first_task"]
+if TYPE_CHECKING:
+    from evergraph.analysis.time_differences import TimeDifferences
+
+__all__ = [
+    "ClassHistory",
+    "DifferenceSummary",
+    "Drift",
+    "DriftAt",
+    "GraphDescription",
+    "describe",
+    "drift",
+    "first_task",
+]
 
 FIRST_TASK_SHARE = 0.25
 """Share of the vertices that must exist before the first task, as in the paper."""
 LAYERS = 2
-"""Hops that a model of two layers sees; a history size is chosen by the time differences over as many."""
+"""Neighbourhood of a model of two layers; a history size is chosen by the time differences over as many hops."""
 
 Time = int | str
 """A time as the graph's axis writes it: a number, or a date."""
@@ -35,13 +47,13 @@ class ClassHistory:
 
     @property
     def vertices(self) -> int:
-        """All vertices of the class."""
+        """Number of vertices of the class."""
         return sum(self.counts)
 
 
 @dataclass(frozen=True)
 class DriftAt:
-    """Drift at a time, see `evergraph.analysis.drift`; None at the first."""
+    """Drift at a time, see `Drift`; None at the first."""
 
     time: Time
     consecutive: float | None
@@ -52,7 +64,7 @@ class DriftAt:
 class DifferenceSummary:
     """Time differences within some hops: their counts from 0 up, and the history sizes that cover shares of them.
 
-    Percentiles and history sizes are by percentage ("25", "50", "75", "100"); they are empty where there are no pairs.
+    Percentiles and history sizes are by percentage ("25", "50", "75", "100"); they are empty if there are no pairs.
     ``error`` is None for an exact result, see `TimeDifferences`.
     """
 
@@ -66,7 +78,7 @@ class DifferenceSummary:
 
     @classmethod
     def of(cls, found: TimeDifferences) -> DifferenceSummary:
-        """Summarise what `tdiff` found."""
+        """Summarise the result of `tdiff`."""
         sizes = found.history_sizes() if found.counts.any() else {}
         return cls(
             hops=found.k,
@@ -81,41 +93,41 @@ class DifferenceSummary:
 
 @dataclass(frozen=True)
 class GraphDescription:
-    """What `describe` finds. All values fit into JSON; times are as the graph's axis writes them.
+    """The result of `describe`. All values fit into JSON; times are as the graph's axis writes them.
 
     Parameters
     ----------
     name, about
-        What the graph is called, and what it says of itself.
+        Name and origin of the graph.
     vertices, edges, features, feature_kind, feature_width
-        Sizes; the features in words, and their kind and number (0 without any).
+        Sizes; the features in words, their kind and their number (0 without features).
     label_rate
         Share of the vertices that have a label.
     time_unit, time_step, time_steps
-        Unit and step of the axis, and what one step is called.
+        Unit and step of the axis, and the name of its periods.
     times, vertices_at, classes_at, unseen_at
-        For each time that has vertices: their number, the number of their classes, and how many are of a class that
-        no vertex had before.
+        The periods that have vertices: number of vertices, of classes, and of vertices of a class that first occurs
+        then.
     first_task
-        None for a graph of one time.
+        None for a graph of one period.
     test_vertices, unseen_vertices
-        Vertices from the first task on, and how many of them are of a class that no vertex had before.
+        Number of vertices from the first task on, and of those of a class that first occurs in their period.
     new_classes
-        Classes that first appear at the first task or later, in the order of their appearance.
+        Classes that first occur at the first task or later, in the order of their birth.
     classes
         All classes that some vertex has.
     homophily
-        Share of the edges between labelled vertices that join two of one class; None where there are none.
+        Share of the edges between labelled vertices whose ends have the same class; None if there are none.
     mean_degree, isolated, degrees
-        Edges a vertex, vertices without any, and how many vertices there are of each degree, as two lists.
+        Edges per vertex, number of vertices without edges, and number of vertices of each degree, as two lists.
     power_law
         Exponent of a power law fitted to the degrees from 1 up, by maximum likelihood: ``1 + n / sum(ln d)``.
     drift
-        At each time that has labels.
+        Drift at each time that has labels.
     differences
         Time differences of the whole graph, by number of hops.
     past_differences
-        Those over two hops before the first task, by which a history size is chosen; None without any.
+        Those over two hops before the first task, by which a history size is chosen; None if there are none.
     """
 
     name: str
@@ -149,26 +161,62 @@ class GraphDescription:
 
     @property
     def tasks(self) -> slice:
-        """Which of the times are tasks."""
+        """The part of `times` that are tasks."""
         return slice(len(self.times) if self.first_task is None else self.times.index(self.first_task), None)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the description in dicts, lists and plain values."""
+        """Return the description as dicts, lists and plain values."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> GraphDescription:
-        """Return a description that `as_dict` took apart; raises `msgspec.ValidationError` for anything else."""
+        """Return the description from the result of `as_dict`; other values raise a `msgspec.ValidationError`."""
         import msgspec
 
         return msgspec.convert(values, cls)
 
 
-def first_task(graph: EvolvingGraph) -> int | None:
-    """Return the smallest time with at least a quarter of the vertices before it.
+@dataclass(frozen=True, eq=False)
+class Drift:
+    """Total variation between the class distribution of a period and that before; NaN in the first period.
 
-    Where no time has so many before it (a static graph with few training vertices), it is the last one; where all
-    vertices have one time there is no task.
+    Parameters
+    ----------
+    times
+        The periods that have labelled vertices.
+    consecutive
+        Against the previous labelled period, as in the paper's text.
+    cumulative
+        Against all periods before, as in the authors' code.
+    """
+
+    times: NDArray[np.int64]
+    consecutive: NDArray[np.float64]
+    cumulative: NDArray[np.float64]
+
+
+def drift(graph: EvolvingGraph) -> Drift:
+    """Return half the sum of absolute differences of class shares: 0 is no change, 1 is no class in common.
+
+    Examples
+    --------
+    >>> graph = EvolvingGraph.build({"id": [1, 2, 3, 4], "time": [1, 1, 2, 3], "label": ["x", "y", "x", "y"]})
+    >>> moved = drift(graph)
+    >>> moved.consecutive.tolist(), moved.cumulative.round(3).tolist()
+    ([nan, 0.5, 1.0], [nan, 0.5, 0.667])
+    """
+    labelled = graph.codes >= 0
+    times, row = np.unique(graph.times[labelled], return_inverse=True)
+    counts = np.zeros((len(times), len(graph.class_names)))
+    np.add.at(counts, (row, graph.codes[labelled]), 1)
+    return Drift(times, total_variation(counts, counts), total_variation(np.cumsum(counts, axis=0), counts))
+
+
+def first_task(graph: EvolvingGraph) -> int | None:
+    """Return the first period with at least a quarter of the vertices before it.
+
+    If no period has that many before it (a static graph with few training vertices), it is the last one. A graph of one
+    period has no task.
 
     Examples
     --------
@@ -196,15 +244,15 @@ def describe(
     Parameters
     ----------
     graph, name
-        The graph, and what it is called.
+        The graph and its name.
     first
-        Time of the first task; by default that of `first_task`.
+        Period of the first task; by default that of `first_task`.
     hops
         Numbers of hops whose time differences are collected.
     past
-        Whether to collect the time differences before the first task, too.
+        Whether to also collect the time differences before the first task.
     sample
-        Estimate time differences of the whole graph from so many vertices, see `tdiff`.
+        Estimate the time differences of the whole graph from this many vertices, see `tdiff`.
 
     Examples
     --------
@@ -217,7 +265,7 @@ def describe(
     """
     classes, codes, value = graph.classes, graph.codes, graph.axis.value
     start = first_task(graph) if first is None else first
-    # Without a task no vertex is a test vertex, so any time after the last will do.
+    # Without a task there are no test vertices: any period after the last will do.
     limit = start if start is not None else graph.last_time + 1
     labelled = codes >= 0
     unseen = labelled.copy()
@@ -230,6 +278,7 @@ def describe(
     degree = np.diff(graph.links.indptr)
     degrees, logs = np.bincount(degree), np.log(degree[degree > 0]).sum()
     moved = drift(graph)
+    moves = zip(moved.times.tolist(), moved.consecutive.tolist(), moved.cumulative.tolist(), strict=True)
     width = 0 if graph.features is None else graph.features.width
     return GraphDescription(
         name=name,
@@ -257,20 +306,15 @@ def describe(
         isolated=int((degree == 0).sum()),
         degrees={"degree": np.flatnonzero(degrees).tolist(), "vertices": degrees[degrees > 0].tolist()},
         power_law=float(1 + (degree > 0).sum() / logs) if logs > 0 else None,
-        drift=[
-            DriftAt(value(time), *(None if math.isnan(move) else move for move in moves))
-            for time, *moves in zip(
-                moved.times.tolist(), moved.consecutive.tolist(), moved.cumulative.tolist(), strict=True
-            )
-        ],
-        differences={str(k): DifferenceSummary.of(tdiff(graph, k, sample=sample)) for k in hops},
+        drift=[DriftAt(value(time), *(None if math.isnan(move) else move for move in pair)) for time, *pair in moves],
+        differences={str(k): _differences(graph, k, sample) for k in hops},
         past_differences=_past_differences(graph, start) if past and start is not None else None,
     )
 
 
 def _classes(graph: EvolvingGraph) -> list[ClassHistory]:
     labelled, span = graph.codes >= 0, graph.last_time - graph.first_time + 1
-    # One sortable number a pair of class and time.
+    # One sortable number for each pair of class and time.
     pairs = graph.codes[labelled] * np.int64(span) + (graph.times[labelled] - graph.first_time)
     there, counts = np.unique(pairs, return_counts=True)
     codes, times = there // span, there % span + graph.first_time
@@ -283,7 +327,13 @@ def _classes(graph: EvolvingGraph) -> list[ClassHistory]:
     return found
 
 
+def _differences(graph: Any, hops: int, sample: int | None = None) -> DifferenceSummary:
+    from evergraph.analysis.time_differences import tdiff
+
+    return DifferenceSummary.of(tdiff(graph, hops, sample=sample))
+
+
 def _past_differences(graph: EvolvingGraph, before: int) -> DifferenceSummary | None:
     past = graph.up_to(before - 1)
-    found = tdiff(past, LAYERS) if past.n_edges else None
-    return DifferenceSummary.of(found) if found is not None and found.pairs else None
+    found = _differences(past, LAYERS) if past.n_edges else None
+    return found if found is not None and found.pairs else None

@@ -1,4 +1,4 @@
-"""What a person needs to see of a vertex to judge a decision: its words, and the classes of its neighbours."""
+"""What helps to judge the decision for a vertex: its most telling words, and the classes of its neighbours."""
 
 from __future__ import annotations
 
@@ -8,26 +8,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evergraph.graph.evolving import Window
 from evergraph.graph.features import WordCounts
-from evergraph.graph.window import Window
 
 __all__ = ["in_words", "neighbours_of", "words_of"]
 
 
 def words_of(window: Window, rows: NDArray[np.integer], before: int, most: int = 8) -> list[tuple[str, ...]]:
-    """The words that say most about some vertices of a window; none where the graph has no text.
+    """Return up to ``most`` words with the highest TF-IDF of some vertices of a window; none without text.
 
-    Parameters
-    ----------
-    window
-        Where the vertices are.
-    rows
-        Which of its vertices.
-    before
-        Words are weighed by the texts before this time. The one after the vertices' own lets their own words count,
-        which are what tells a new class.
-    most
-        How many words of each vertex, those of the highest TF-IDF first.
+    Document frequencies are from the texts before the period ``before``. Give the period after the vertices' own to
+    include their own words, which are what distinguishes a new class.
 
     Examples
     --------
@@ -52,17 +43,10 @@ def words_of(window: Window, rows: NDArray[np.integer], before: int, most: int =
 def neighbours_of(
     window: Window, rows: NDArray[np.integer], codes: NDArray[np.integer] | None = None
 ) -> list[tuple[tuple[str, int], ...]]:
-    """The classes of some vertices' neighbours in a window with their numbers, most frequent first, no label last.
+    """Return the classes of some vertices' neighbours in a window with their counts, most frequent first.
 
-    Parameters
-    ----------
-    window
-        Where vertices and neighbours are.
-    rows
-        Which of its vertices.
-    codes
-        The row of each vertex's class, instead of the window's own; -1 where no label is known yet. A graph may have
-        labels that nobody knew when a decision was made.
+    Neighbours without a label come last. ``codes`` replace the window's own classes, because a graph may have labels
+    that were unknown when a decision was made; -1 is no label.
 
     Examples
     --------
@@ -81,18 +65,12 @@ def neighbours_of(
     for row in rows:
         counts = Counter(codes[links.indices[links.indptr[row] : links.indptr[row + 1]]].tolist())
         unknown = counts.pop(-1, 0)
-        # Of equally many by name: rows of classes depend on all that a graph holds, also on its future.
+        # Ties by name, because the rows of classes depend on the whole graph, including its future.
         classes = sorted(((names[code], count) for code, count in counts.items()), key=lambda one: (-one[1], one[0]))
         found.append((*classes, *([("no label", unknown)] if unknown else [])))
     return found
 
 
 def in_words(neighbours: tuple[tuple[str, int], ...]) -> str:
-    """What `neighbours_of` gave, on a line.
-
-    Examples
-    --------
-    >>> in_words((("x", 2), ("no label", 1)))
-    'x 2, no label 1'
-    """
+    """Return one result of `neighbours_of` as text, such as ``x 2, no label 1``."""
     return ", ".join(f"{name} {count}" for name, count in neighbours)

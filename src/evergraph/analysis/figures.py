@@ -1,4 +1,4 @@
-"""Figures of graphs by their descriptions, after those of the paper: each graph is a panel, a row or a line."""
+"""Figures of graphs from their descriptions, as in the paper: each graph is a panel, a row or a line."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 __all__ = ["HOPS", "draw"]
 
 HOPS = (1, 2, 3)
-"""The numbers of hops whose time differences are drawn, where a description has them."""
-_WHISKER = 1.5  # length of a box plot's whiskers at most, in heights of its box
+"""Numbers of hops whose time differences are drawn, if a description has them."""
+_WHISKER = 1.5  # maximum length of a box plot's whiskers, in heights of its box
 _LONGEST_NAME = 30
 
 
 def draw(graphs: Sequence[GraphDescription], folder: str | Path, note: str = "") -> list[Path]:
-    """Draw some graphs into a folder, each figure as SVG and PNG with a note below; return the files."""
+    """Draw all figures of some graphs into a folder, as SVG and PNG with a note below; return the files."""
     drawings: tuple[Callable[[Sequence[GraphDescription]], Figure], ...]
     drawings = (distributions, drift_per_task, time_differences, unseen_per_task)
     return [path for drawing in drawings for path in save(drawing(graphs), Path(folder) / drawing.__name__, note)]
 
 
 def distributions(graphs: Sequence[GraphDescription]) -> Figure:
-    """For each graph a row: its vertices over time, by degree, and by class.
+    """Draw the number of vertices over time, by degree and by class, one row of panels per graph.
 
-    Vertices without edges are left out of the degrees, for the axis is logarithmic.
+    Degrees leave out vertices without edges, because the axis is logarithmic.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -64,15 +64,15 @@ def distributions(graphs: Sequence[GraphDescription]) -> Figure:
 
 
 def drift_per_task(graphs: Sequence[GraphDescription]) -> Figure:
-    """The drift of the classes at each task, against the time before and against all times before.
+    """Draw the drift of the classes at each task, against the period before and against all periods before.
 
-    Graphs whose times have little in common, or are dates, are laid side by side by the number of the task.
+    If the times of the graphs hardly overlap, or are dates, the axis is the number of the task.
     """
     from matplotlib.ticker import MaxNLocator
 
     by_time = _comparable([found.times[found.tasks] for found in graphs])
     with figure(1, 2, height=2.8, sharey=True) as (picture, axes):
-        for panel, against in zip(axes[0], ("against the time before", "against all times before"), strict=True):
+        for panel, against in zip(axes[0], ("against the period before", "against all periods before"), strict=True):
             for index, found in enumerate(graphs):
                 tasks = found.times[found.tasks]
                 at = {one.time: one.consecutive if panel is axes[0, 0] else one.cumulative for one in found.drift}
@@ -91,10 +91,10 @@ def drift_per_task(graphs: Sequence[GraphDescription]) -> Figure:
 
 
 def time_differences(graphs: Sequence[GraphDescription]) -> Figure:
-    """Box plots of the time differences within one, two and three hops, a panel for each graph.
+    """Draw box plots of the time differences within one, two and three hops, one panel per graph.
 
-    Whiskers reach the furthest difference within one and a half heights of the box. Each difference beyond is one
-    point, however often it occurs.
+    Whiskers end at the furthest difference within 1.5 heights of the box. Each difference beyond is one point, however
+    often it occurs.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -127,7 +127,7 @@ def time_differences(graphs: Sequence[GraphDescription]) -> Figure:
 
 
 def unseen_per_task(graphs: Sequence[GraphDescription]) -> Figure:
-    """How many vertices of each task are of a class that never occurred before, a panel for each graph."""
+    """Draw the number of vertices of an unseen class at each task, one panel per graph."""
     from matplotlib.ticker import MaxNLocator
 
     with _grid(len(graphs), columns=2, height=1.9) as (picture, panels):
@@ -148,7 +148,6 @@ def unseen_per_task(graphs: Sequence[GraphDescription]) -> Figure:
 
 @contextmanager
 def _grid(count: int, columns: int, height: float) -> Iterator[tuple[Figure, list[Axes]]]:
-    """A figure of so many panels, row by row."""
     columns = max(1, min(count, columns))
     with figure(max(1, -(-count // columns)), columns, height=height) as (picture, axes):
         panels = list(axes.flat)
@@ -158,7 +157,7 @@ def _grid(count: int, columns: int, height: float) -> Iterator[tuple[Figure, lis
 
 
 def _box(found: DifferenceSummary) -> dict[str, Any]:
-    """Return quartiles, whiskers and what is beyond them, as matplotlib wants them.
+    """Return quartiles, whiskers and outliers for matplotlib.
 
     Examples
     --------
@@ -171,7 +170,7 @@ def _box(found: DifferenceSummary) -> dict[str, Any]:
     reach = _WHISKER * (high - low)
     there = np.flatnonzero(found.counts).tolist()
     within = [difference for difference in there if low - reach <= difference <= high + reach]
-    # As in any box plot, no whisker ends inside of the box, also where a quartile is between two differences.
+    # No whisker ends inside the box, also if a quartile is between two differences.
     start, end = min([*within, low]), max([*within, high])
     beyond = [difference for difference in there if not start <= difference <= end]
     box = {"q1": low, "med": median, "q3": high, "whislo": start, "whishi": end, "fliers": beyond}
@@ -179,7 +178,7 @@ def _box(found: DifferenceSummary) -> dict[str, Any]:
 
 
 def _places(panel: Axes, times: Sequence[int | str]) -> NDArray[Any]:
-    """Where times are on the axis of a panel, which gets its ticks: whole numbers, or dates."""
+    """Return the positions of times (whole numbers or dates) on the axis of a panel, and set its ticks."""
     import matplotlib.dates
     from matplotlib.ticker import MaxNLocator
 
@@ -195,7 +194,7 @@ def _places(panel: Axes, times: Sequence[int | str]) -> NDArray[Any]:
 
 
 def _comparable(times: Sequence[Sequence[int | str]]) -> bool:
-    """Whether all times are numbers, and those of all graphs fit on one axis.
+    """Whether all times are numbers that fit on one axis.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What the commands share: options, which are called and explained alike everywhere, and how they print."""
+"""Options, parsing and printing that all commands share."""
 
 from __future__ import annotations
 
@@ -27,15 +27,7 @@ _MOST_SEEDS = 1_000
 
 
 def graphs_like(incomplete: str) -> list[str]:
-    """What Tab offers for a graph: those that go by name, and the graph folders where the word leads so far.
-
-    Of anything else nothing is offered, and shells go on to offer files.
-
-    Examples
-    --------
-    >>> graphs_like("meta")
-    ['metamath']
-    """
+    """Complete a graph: names of graphs, and graph folders; for anything else the shell offers files."""
     parent, sep, _ = incomplete.rpartition("/")
     try:
         folders = sorted(path.parent.name for path in Path(parent + sep or ".").glob("*/manifest.json"))
@@ -46,11 +38,10 @@ def graphs_like(incomplete: str) -> list[str]:
 
 
 def _like(kind: str) -> Callable[[str], list[str]]:
-    """What Tab offers for a name of the registry."""
     return lambda incomplete: [name for name in known(kind) if name.startswith(incomplete)]
 
 
-# Written out, because the modules that define these import torch. A test compares them.
+# Copies, because the modules that define these import torch. A test compares them.
 Restart = Literal["warm", "cold", "hybrid", "once"]
 Mode = Literal["transductive", "inductive"]
 TextMode = Literal["past", "global"]
@@ -60,62 +51,66 @@ TextMode = Literal["past", "global"]
 
 
 def option(name: str, metavar: str | None, text: str, **more: Any) -> Any:
-    """Return an option: its name, what stands for its value, and its help."""
+    """Return an option with its name, the placeholder of its value and its help."""
     return typer.Option(f"--{name}", metavar=metavar, help=text, **more)
 
 
 GRAPH_HELP = f"A graph folder, or: {', '.join(DATASETS)}."
 GraphArgument = Annotated[str, typer.Argument(metavar="GRAPH", help=GRAPH_HELP, autocompletion=graphs_like)]
 Out = Annotated[Path, option("out", "GRAPH", "The graph folder to write.")]
-Replace = Annotated[bool, option("replace", None, "Write over the graph that is there.")]
-Json = Annotated[bool, option("json", None, "Print JSON on standard output, and no tables.")]
+Replace = Annotated[bool, option("replace", None, "Replace the graph that is there.")]
+Json = Annotated[bool, option("json", None, "Print JSON instead of tables.")]
 Quiet = Annotated[bool, option("quiet", None, "Print no progress and no tables.")]
-HISTORY_HELP = "Times before each task that are seen; auto: as many as cover half of the time differences."
+HISTORY_HELP = "Past periods to train on; auto: as many as cover half of the time differences."
 HistoryOption = Annotated[str, option("history", "auto|full|N", HISTORY_HELP)]
-SEEDS_HELP = "How often, and with which seeds: as 0-4, or 0,2,5, or 3."
+SEEDS_HELP = "Seeds, one run for each: 0-4, or 0,2,5, or 3."
 Seeds = Annotated[str, option("seeds", "SEEDS", SEEDS_HELP)]
 
 # Models and detectors
-MODEL_HELP = f"The model: {', '.join(known('model'))}. Settings may follow, as sgc:hops=3."
+MODEL_HELP = f"Model: {', '.join(known('model'))}. Settings may follow, as in sgc:hops=3."
 DETECTOR_HELP = (
-    f"Detector of unseen classes: {', '.join(known('detector'))}, or a score, as energy. Settings may follow, as "
-    "gdoc:0.5 or gdoc:threshold=0.5,alpha=3; a threshold may follow a score, as energy/conformal."
+    f"Detector of unseen classes: {', '.join(known('detector'))}, or a score such as energy. Settings may follow, as "
+    "in gdoc:0.5 or gdoc:threshold=0.5,alpha=3; a threshold may follow a score, as in energy/conformal."
 )
-THRESHOLD_HELP = "Least probability of a known class (none, doc, gdoc). Default: the detector's own."
+THRESHOLD_HELP = "Minimum probability of a known class (none, doc, gdoc). Default: the detector's own."
 ModelOption = Annotated[str, option("model", "MODEL", MODEL_HELP, autocompletion=_like("model"))]
-Hidden = Annotated[int | None, option("hidden", "N", "Its width. Default: the model's own.", min=1)]
-Layers = Annotated[int | None, option("layers", "N", "Its layers. Default: the model's own.", min=1)]
-Dropout = Annotated[float | None, option("dropout", "X", "Its dropout. Default: the model's own.")]
-Hops = Annotated[int | None, option("hops", "N", "Its propagation steps (sgc). Default: 2.", min=1)]
+Hidden = Annotated[int | None, option("hidden", "N", "Width of the model. Default: the model's own.", min=1)]
+Layers = Annotated[int | None, option("layers", "N", "Layers of the model. Default: the model's own.", min=1)]
+Dropout = Annotated[
+    float | None, option("dropout", "X", "Dropout of the model, from 0 to below 1. Default: the model's own.")
+]
+Hops = Annotated[int | None, option("hops", "N", "Propagation steps of the model (sgc). Default: 2.", min=1)]
 DetectorOption = Annotated[str, option("detector", "DETECTOR", DETECTOR_HELP, autocompletion=_like("detector"))]
 Threshold = Annotated[float | None, option("threshold", "X", THRESHOLD_HELP)]
 Alpha = Annotated[float | None, option("alpha", "X", "Risk reduction of doc and gdoc. Default: none.")]
-Most = Annotated[float | None, option("most", "X", "Share of a slice that auto rejects at most. Default: 0.3.")]
+Most = Annotated[float | None, option("most", "X", "Maximum share of a slice that auto flags as unseen. Default: 0.3.")]
 
 # Learning
-Steps = Annotated[int, option("steps", "N", "Training steps for each task.", min=1)]
+Steps = Annotated[int, option("steps", "N", "Training steps per task.", min=1)]
 LearningRate = Annotated[float | None, option("lr", "X", "Learning rate. Default: the paper's.")]
-RestartOption = Annotated[Restart, option("restart", None, "What a task starts from; see the docs.")]
-FirstTask = Annotated[
-    str | None, option("first", "TIME", "First task. Default: once a quarter of the vertices is older.")
+RestartOption = Annotated[
+    Restart, option("restart", None, "Weights that a task starts from: warm, cold, hybrid or once.")
 ]
-LabelRate = Annotated[float, option("label-rate", "X", "Share of the vertices that ever release their label.")]
-ModeOption = Annotated[Mode, option("mode", None, "Whether training sees the test vertices, without labels.")]
+FirstTask = Annotated[
+    str | None, option("first", "TIME", "First task. Default: the first time with a quarter of the vertices before it.")
+]
+LabelRate = Annotated[float, option("label-rate", "X", "Share of the vertices whose labels are released.")]
+ModeOption = Annotated[Mode, option("mode", None, "Whether training includes the test vertices, without labels.")]
 
-# Tables that a graph or a workspace is made of. A workspace keeps the names for later slices.
-EVERY_HELP = "Granularity of time. Default: years of dates, else as is."
-FEATURES_HELP = "Vertices: numbers instead of text; names or patterns, as 'x,emb_*'."
-TEXT_HELP = "Vertices: the text. Default: the column 'text', if any; '' for none."
-EDGE_TIME_HELP = "Edges: their own time. Default: the column 'time', if any; '' for none."
+# Columns of tables
+EVERY_HELP = "Granularity of time. Default: years for dates; whole numbers unchanged."
+FEATURES_HELP = "Vertices: columns of numbers instead of text; names or patterns, as in 'x,emb_*'."
+TEXT_HELP = "Vertices: column of the text. Default: 'text', if there is one; '' for none."
+EDGE_TIME_HELP = "Edges: column of their time. Default: 'time', if there is one; '' for none."
 Every = Annotated[str | None, option("every", "year|month|week|day|N", EVERY_HELP)]
 DropDangling = Annotated[bool, option("drop-dangling", None, "Drop edges to unknown ids.")]
-IdColumn = Annotated[str, option("id", "COLUMN", "Vertices: the id.")]
-TimeColumn = Annotated[str, option("time", "COLUMN", "Vertices: the time, whole numbers or dates.")]
-LabelColumn = Annotated[str, option("label", "COLUMN", "Vertices: the class; empty is no label.")]
+IdColumn = Annotated[str, option("id", "COLUMN", "Vertices: column of the id.")]
+TimeColumn = Annotated[str, option("time", "COLUMN", "Vertices: column of the time, whole numbers or dates.")]
+LabelColumn = Annotated[str, option("label", "COLUMN", "Vertices: column of the class; empty is no label.")]
 TextColumn = Annotated[str | None, option("text", "COLUMN", TEXT_HELP)]
 FeatureColumns = Annotated[str | None, option("features", "COLUMNS", FEATURES_HELP)]
-SourceColumn = Annotated[str, option("source", "COLUMN", "Edges: the one end.")]
-TargetColumn = Annotated[str, option("target", "COLUMN", "Edges: the other end.")]
+SourceColumn = Annotated[str, option("source", "COLUMN", "Edges: column of one end.")]
+TargetColumn = Annotated[str, option("target", "COLUMN", "Edges: column of the other end.")]
 EdgeTimeColumn = Annotated[str | None, option("edge-time", "COLUMN", EDGE_TIME_HELP)]
 
 
@@ -123,7 +118,7 @@ EdgeTimeColumn = Annotated[str | None, option("edge-time", "COLUMN", EDGE_TIME_H
 
 
 def names_in(features: str | None) -> tuple[str, ...]:
-    """The names or patterns that ``--features`` gives.
+    """Split the value of ``--features``.
 
     Examples
     --------
@@ -134,23 +129,17 @@ def names_in(features: str | None) -> tuple[str, ...]:
 
 
 def parse_history(text: str) -> History:
-    """The history that an option names.
-
-    Examples
-    --------
-    >>> parse_history("3"), parse_history("auto")
-    (3, 'auto')
-    """
+    """Parse the value of ``--history``."""
     named: dict[str, History] = {"auto": "auto", "full": "full"}
     if text in named:
         return named[text]
     if not re.fullmatch("[0-9]{1,9}", text) or not int(text):
-        raise InputError(f"--history is {text!r}", fix="give a number of times from 1 up, or auto, or full")
+        raise InputError(f"--history is {text!r}", fix="give a number of periods from 1 up, or auto, or full")
     return int(text)
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
-    """The seeds that an option names, each once.
+    """Parse the value of ``--seeds``; each seed once.
 
     Examples
     --------
@@ -162,7 +151,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
         found = re.fullmatch(r"\s*([0-9]{1,15})\s*(?:-\s*([0-9]{1,15})\s*)?", part)
         first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
         if first > last:
-            raise InputError(f"--seeds is {text!r}", fix="write whole numbers, as 0-4, or 0,2,5, or 3")
+            raise InputError(f"--seeds is {text!r}", fix="write whole numbers, as in 0-4, or 0,2,5, or 3")
         if len(seeds) + last - first >= _MOST_SEEDS:
             raise InputError(f"--seeds {text} are more than {_MOST_SEEDS:,}", fix="give fewer seeds")
         seeds |= dict.fromkeys(range(first, last + 1))
@@ -173,26 +162,26 @@ def parse_seeds(text: str) -> tuple[int, ...]:
 
 
 def console() -> Console:
-    """Where tables go."""
+    """Return the console for tables."""
     from rich.console import Console
 
     return Console(highlight=False)
 
 
 def print_json(value: Mapping[str, Any]) -> None:
-    """Print one JSON object; what is not a number there is null."""
+    """Print one JSON object."""
     typer.echo(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False))
 
 
 def set_up_logging(quiet: bool) -> None:
-    """Say on standard error what the library notes, unless it should be quiet."""
+    """Print the library's log on standard error; only warnings if quiet."""
     log = logging.getLogger("evergraph")
     log.setLevel(logging.WARNING if quiet else logging.INFO)
     log.handlers = [_ToStderr()]
 
 
 class _ToStderr(logging.StreamHandler[TextIO]):
-    """Writes to what standard error is at the time: while a progress bar is up, that is above the bar."""
+    """Write to the current ``sys.stderr``, which a progress bar replaces to keep lines above it."""
 
     def emit(self, record: logging.LogRecord) -> None:
         self.stream = sys.stderr
@@ -201,9 +190,9 @@ class _ToStderr(logging.StreamHandler[TextIO]):
 
 @contextmanager
 def progress(what: str, quiet: bool) -> Iterator[Callable[..., None] | None]:
-    """Show on a terminal what is being done and for how long already.
+    """Show progress on a terminal.
 
-    Yields what to call with ``description``, ``completed`` and ``total`` as these change; None where nothing is shown.
+    Yields a function to call with ``description``, ``completed`` and ``total``; None if nothing is shown.
     """
     if quiet or not sys.stderr.isatty():
         yield None
@@ -217,11 +206,11 @@ def progress(what: str, quiet: bool) -> Iterator[Callable[..., None] | None]:
 
 
 class Stopwatch:
-    """Seconds since it was made."""
+    """Measure the seconds since it was created."""
 
     def __init__(self) -> None:
         self.start = time.perf_counter()
 
     def seconds(self) -> float:
-        """Seconds passed, to the millisecond."""
+        """Return the seconds passed, to the millisecond."""
         return round(time.perf_counter() - self.start, 3)

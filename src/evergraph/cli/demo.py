@@ -188,7 +188,7 @@ def _write_slices(graph: EvolvingGraph, out: Path) -> tuple[_Files, _Files, Path
     """The past, the slice that arrives, its labels, and the slice after it, as the files that people have."""
     import pyarrow.csv as pa_csv
 
-    from evergraph.datasets.export import to_tables
+    from evergraph.datasets.tables import to_tables
 
     def write(name: str, *, first: int | None = None, last: int, labels: bool) -> _Files:
         paths = out / f"{name}-vertices.csv", out / f"{name}-edges.csv"

@@ -1,4 +1,4 @@
-"""``evergraph import``: bring a graph in from what people have."""
+"""``evergraph import``: import a graph from files."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     help="Import a graph from tables, publication records or published data sets.",
-    short_help="Bring a graph in from files.",
+    short_help="Import a graph from files.",
     epilog="Example: evergraph import tables --vertices papers.csv --edges cites.csv --out papers",
     rich_markup_mode=None,
     no_args_is_help=True,
 )
 
 PerYear = Literal["class-year", "every-year", "median-year", "mean-year"]
+_TABLE = ".csv, .tsv (also .gz) or .parquet."
 
 
 @app.command(
@@ -30,8 +31,8 @@ PerYear = Literal["class-year", "every-year", "median-year", "mean-year"]
     epilog="Example: evergraph import tables --vertices papers.csv --edges cites.csv.gz --time year --out papers",
 )
 def tables(
-    vertices: Annotated[Path, typer.Option(metavar="FILE", help="Vertices: .csv, .tsv (also .gz) or .parquet.")],
-    edges: Annotated[Path, typer.Option(metavar="FILE", help="Edges: .csv, .tsv (also .gz) or .parquet.")],
+    vertices: Annotated[Path, typer.Option(metavar="FILE", help=f"Vertices: {_TABLE}")],
+    edges: Annotated[Path, typer.Option(metavar="FILE", help=f"Edges: {_TABLE}")],
     out: Out,
     id: common.IdColumn = "id",
     time: common.TimeColumn = "time",
@@ -79,15 +80,13 @@ def records(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines, also .gz.")],
     edges: Annotated[Literal["citations", "authors"], typer.Option(help="What joins two publications.")],
     out: Out,
-    min_class: Annotated[int, typer.Option(min=1, metavar="N", help="Least publications per class per year.")] = 1,
-    min_author: Annotated[int, typer.Option(min=1, metavar="N", help="Least publications per author per year.")] = 1,
-    per_year: Annotated[PerYear, typer.Option(help="What 'per class per year' means; see the docs.")] = "class-year",
-    first_year: Annotated[
-        int | None, typer.Option(metavar="YEAR", help="Leave out publications before this year.")
-    ] = None,
-    last_year: Annotated[
-        int | None, typer.Option(metavar="YEAR", help="Leave out publications after this year.")
-    ] = None,
+    min_class: Annotated[int, typer.Option(min=1, metavar="N", help="Minimum publications per class per year.")] = 1,
+    min_author: Annotated[int, typer.Option(min=1, metavar="N", help="Minimum publications per author per year.")] = 1,
+    per_year: Annotated[
+        PerYear, typer.Option(help="Meaning of 'per class per year', see `read_records`.")
+    ] = "class-year",
+    first_year: Annotated[int | None, typer.Option(metavar="YEAR", help="Leave out earlier publications.")] = None,
+    last_year: Annotated[int | None, typer.Option(metavar="YEAR", help="Leave out later publications.")] = None,
     replace: Replace = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -111,12 +110,12 @@ def records(
 
 
 @app.command(
-    short_help="Cora, Citeseer and PubMed as Planetoid has them.",
+    short_help="Cora, Citeseer and PubMed from Planetoid's files.",
     epilog="Example: evergraph import planetoid planetoid/data --name citeseer --split A --out citeseer-a",
 )
 def planetoid(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder with the files ind.NAME.*.")],
-    name: Annotated[Literal["cora", "citeseer", "pubmed"], typer.Option(help="Which graph.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder with the files ind.NAME.*.")],
+    name: Annotated[Literal["cora", "citeseer", "pubmed"], typer.Option(help="Name of the graph.")],
     out: Out,
     split: Annotated[Literal["A", "B"], typer.Option(help="A: few labelled at time 0; B: many.")] = "A",
     replace: Replace = False,
@@ -142,19 +141,19 @@ def published(
         str, typer.Argument(metavar="NAME|FOLDER", help="dblp-easy, dblp-hard, pharmabio, or a folder of that format.")
     ],
     out: Out,
-    cache: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where downloads are kept.")] = None,
+    cache: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Folder for downloads.")] = None,
     replace: Replace = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Import a graph in the format of the paper's authors: from a folder, or by name from Zenodo (a download)."""
+    """Import a graph in the format of the paper's authors, from a folder or by name from Zenodo (a download)."""
 
     def read() -> EvolvingGraph:
         from evergraph.datasets.published import load_published
 
         return load_published(name, cache=cache, quiet=quiet)
 
-    # No spinner: a download shows a bar of its own.
+    # No spinner, because a download shows its own progress.
     _import(read, out, replace, as_json, quiet, spinner=False)
 
 
@@ -166,24 +165,17 @@ def _import(
     set_up_logging(quiet)
     watch = Stopwatch()
     check_destination(out, replace=replace)
-    with progress("importing", quiet or as_json or not spinner):
+    with progress("Importing", quiet or as_json or not spinner):
         graph = read()
         graph.save(out, replace=replace)
+    counts = {"vertices": len(graph), "edges": graph.n_edges, "classes": len(graph.class_names)}
     if as_json:
-        print_json(
-            {
-                "graph": str(out),
-                "vertices": len(graph),
-                "edges": graph.n_edges,
-                "classes": len(graph.class_names),
-                "first_time": graph.axis.value(graph.first_time),
-                "last_time": graph.axis.value(graph.last_time),
-                "seconds": watch.seconds(),
-            }
-        )
+        first, last = graph.axis.value(graph.first_time), graph.axis.value(graph.last_time)
+        found = {"graph": str(out), **counts, "first_time": first, "last_time": last, "seconds": watch.seconds()}
+        print_json(found)
     elif not quiet:
         typer.echo(
-            f"{out}: {len(graph):,} vertices, {graph.n_edges:,} edges, {len(graph.class_names):,} classes, "
+            f"{out}: {', '.join(f'{count:,} {name}' for name, count in counts.items())}, "
             f"{graph.axis.label(graph.first_time)} to {graph.axis.label(graph.last_time)}, in {watch.seconds()} s.\n"
-            f"Look at it with: evergraph inspect {out}"
+            f"Next: evergraph inspect {out}"
         )

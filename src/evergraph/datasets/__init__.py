@@ -1,4 +1,4 @@
-"""Where graphs come from: tables, publication records, published data sets, the embedded one, synthetic ones."""
+"""Sources of graphs: tables, publication records, published data sets, the embedded graph and synthetic graphs."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from evergraph.datasets.planetoid import read_planetoid
 from evergraph.datasets.published import load_published
 from evergraph.datasets.records import read_records
 from evergraph.datasets.synthetic import Synthetic, synthetic
-from evergraph.datasets.tables import read_tables
+from evergraph.datasets.tables import read_tables, to_tables
 from evergraph.errors import InputError
 from evergraph.graph.disk import open_checked
 from evergraph.graph.evolving import EvolvingGraph
@@ -22,14 +22,15 @@ __all__ = [
     "read_records",
     "read_tables",
     "synthetic",
+    "to_tables",
 ]
 
 
 def load(graph: str | Path) -> EvolvingGraph:
-    """Open a graph: a folder that was saved or imported, or the name of one that needs no file.
+    """Open a graph: a folder that was saved or imported, or a graph that has a name.
 
-    A folder in the way goes before a name; ``./metamath`` can only be a folder. Its arrays are looked through once,
-    which `EvolvingGraph.open` leaves out.
+    A folder takes precedence over a name; ``./metamath`` is always a folder. Unlike `EvolvingGraph.open`, this checks
+    the arrays of a folder once.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""Fetch the files of a Zenodo record into a cache folder, and unpack what arrived.
+"""Fetch the files of a Zenodo record into a cache folder, and unpack archives.
 
-Written by hand, because pooch starts a transfer that was cut short from the beginning.
+Hand-written, because pooch restarts an interrupted transfer from the beginning.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import urllib.parse
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
@@ -27,10 +27,7 @@ from typing import TypeVar, cast
 
 from evergraph import __version__
 from evergraph.errors import DownloadError, InputError
-from evergraph.storage.files import sync_folder
-
-if sys.platform != "win32":
-    import fcntl
+from evergraph.storage.files import only_one, sync_folder
 
 __all__ = ["cache_folder", "fetch_record", "unpack"]
 
@@ -39,14 +36,15 @@ _log = logging.getLogger(__name__)
 
 _CHUNK = 1 << 20
 _TIMEOUT = 30.0  # seconds without a single byte
-_LONGEST_WAIT = 60.0  # seconds; Zenodo counts requests by the minute
+_LONGEST_WAIT = 60.0  # seconds; Zenodo limits requests per minute
 _MEANINGS = {
     401: "the record is not public",
     403: "the server refuses access: the record is not public, or this network is blocked",
     404: "there is no such record or file",
     410: "the record has been withdrawn",
-    429: "the server asks for fewer requests",
+    429: "there were too many requests",
 }
+_HANDLERS = ("Proxy", "Unknown", "HTTP", "HTTPS", "HTTPDefaultError", "HTTPRedirect")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +63,9 @@ class _File:
         return found.hexdigest() == self.digest
 
 
+_Show = Callable[[_File, int], None]
+
+
 def cache_folder() -> Path:
     """Return ``$EVERGRAPH_CACHE`` if set, else ``$XDG_CACHE_HOME/evergraph``, else ``~/.cache/evergraph``."""
     if own := os.environ.get("EVERGRAPH_CACHE"):
@@ -75,131 +76,113 @@ def cache_folder() -> Path:
 def fetch_record(
     record: str | int,
     *,
-    names: Collection[str] | None = None,
     cache: Path | None = None,
     api: str = "https://zenodo.org/api/records",
     quiet: bool = False,
     waits: Sequence[float] = (1, 2, 4, 8, 16),
 ) -> dict[str, Path]:
-    """Bring the files of a Zenodo record into the cache and check them against the record.
+    """Fetch the files of a Zenodo record into the cache, check their checksums, and return their paths by name.
 
-    A file that is in the cache already, with the right size and checksum, is not transferred again.
-    A transfer that was cut short goes on where it stopped, within a call and from call to call. The
-    description of the record is kept beside its files: with it, files in the cache can be had, and
-    checked, without a network.
+    Files that are in the cache with the right size and checksum are not transferred again. An interrupted transfer
+    resumes where it stopped, within a call and from call to call. The description of the record is kept beside its
+    files, so cached files can be used and checked without a network.
 
     Parameters
     ----------
     record
         The number of the record, the last part of its address.
-    names
-        The files wanted; all of them if not given.
     cache
-        Where to keep them, in a folder named after the record; ``cache_folder()`` if not given.
+        Folder for the files, in a subfolder named after the record; by default ``cache_folder()``.
     api
-        The address under which records are described.
+        The address of the API that describes records.
     quiet
-        Show no progress bar. Without a terminal there is none anyway.
+        Show no progress bar. Without a terminal there is none.
     waits
-        The seconds to wait before the second try, the third, and so on; then it gives up.
-
-    Returns
-    -------
-    dict of str to Path
-        The path of each file by its name, in the order of the record.
+        Seconds to wait before the second attempt, the third, and so on.
 
     Raises
     ------
     DownloadError
-        If a file could not be had whole and right. What arrived is kept for the next call, unless
-        its checksum is wrong.
+        If a file could not be fetched. What has arrived is kept for the next call, unless its checksum is wrong.
     """
     number = str(record)
     if not (number.isascii() and number.isdecimal()):
         raise InputError(f"{number!r} is not a record number", fix="give the digits that end its address")
     root = cache_folder() if cache is None else cache
-    folder, saved = root / number, root / f"{number}.json"
-    address = f"{api}/{number}"
+    folder, saved, address = root / number, root / f"{number}.json", f"{api}/{number}"
     page = f"{api.removesuffix('/api/records')}/records/{number}"
     by_hand = f"download the files by hand from {page} into {folder} and {address} as {saved}"
-
     with _disk_errors(root):
         folder.mkdir(parents=True, exist_ok=True)
-        with _locked(root / f"{number}.lock"), _progress(quiet) as show:
+        # One lock, not a part file for each process, which no later process could find and resume.
+        with only_one(root / f"{number}.lock"), _progress(quiet) as show:
             try:
-                # With a saved description at hand, waiting for the network would only cost time.
+                # With a saved description, waiting for the network would only take time.
                 text = _retry(lambda: _read(address), () if saved.exists() else waits)
-                files = _parse(text, names, address)
+                files = _parse(text, address)
                 fresh = root / f"{number}.json.part"
                 fresh.write_bytes(text)
                 _put(fresh, saved)
             except _RequestError as error:
                 if not saved.exists():
                     fix = f"check the number {number} and the network and run the command again, or {by_hand}"
-                    raise DownloadError(f"{error}. To fix it: {fix}.") from error
-                _log.warning("%s. Going by the description kept in %s.", error, saved)
-                files = _parse(saved.read_bytes(), names, str(saved))
+                    raise DownloadError(str(error), fix=fix) from error
+                _log.warning("%s. Using the description saved in %s.", error, saved)
+                files = _parse(saved.read_bytes(), str(saved))
             for file in files:
                 _fetch(file, folder, waits, show, by_hand)
     return {file.name: folder / file.name for file in files}
 
 
-def _parse(text: bytes, names: Collection[str] | None, origin: str) -> list[_File]:
+def _parse(text: bytes, origin: str) -> list[_File]:
     try:
         listed = json.loads(text)["files"]
         if isinstance(listed, dict):  # InvenioRDM's own form; Zenodo's is a list
             listed = list(listed["entries"].values())
-        entries = {entry["key"]: entry for entry in listed}
-        wanted = [entry for name, entry in entries.items() if names is None or name in names]
-        files = [_parse_file(entry) for entry in wanted]
+        files = [_parse_file(entry) for entry in listed]
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         problem = f"{origin}: this does not describe the files of a record ({error!r})"
-        raise DownloadError(f"{problem}. To fix it: look at what is there, or try again later.") from error
-    if missing := set(names or ()) - set(entries):
-        has = ", ".join(entries) or "no public files"
-        raise InputError(f"{origin}: no file {', '.join(sorted(missing))}", fix=f"choose from: {has}")
-    if not files and names is None:
-        raise DownloadError(f"{origin}: the record has no public files. To fix it: check its number.")
+        raise DownloadError(problem, fix="look at what is there, or try again later") from error
+    if not files:
+        raise DownloadError(f"{origin}: the record has no public files", fix="check its number")
     return files
 
 
 def _parse_file(entry: dict[str, object]) -> _File:
     name, links = entry["key"], entry["links"]
     if not isinstance(name, str) or not _is_plain(name):
-        problem = f"refusing the file name {name!r}, which may lead out of the cache"
-        raise DownloadError(f"{problem}. To fix it: leave it out by naming the files that are wanted.")
+        raise DownloadError(f"refusing the file name {name!r}, which may lead out of the cache", fix="use other data")
     if not isinstance(links, dict):
         raise TypeError(f"no links for {name!r}")
     algorithm, _, digest = str(entry["checksum"]).lower().partition(":")
     if algorithm not in {"md5", "sha1", "sha256", "sha512"}:
         raise ValueError(f"unknown checksum {entry['checksum']!r} for {name!r}")
-    # In InvenioRDM's own form, "self" leads to a description of the file and "content" to the file.
-    # Zenodo puts names into its links as they are, with blanks and all.
+    # In InvenioRDM's own form, "self" is a description of the file and "content" the file.
+    # Zenodo does not escape names in its links.
     url = urllib.parse.quote(str(links.get("content") or links["self"]), safe="%/:?=&+,;@!$'()*[]~")
     return _File(name, int(str(entry["size"])), algorithm, digest, url)
 
 
-def _fetch(file: _File, folder: Path, waits: Sequence[float], show: Callable[[_File, int], None], by_hand: str) -> None:
+def _fetch(file: _File, folder: Path, waits: Sequence[float], show: _Show, by_hand: str) -> None:
     target, part = folder / file.name, folder / f"{file.name}.part"
     if target.is_file():
         if file.matches(target):
             return
-        _log.warning("%s is not the file of the record; downloading it again", target)
+        _log.warning("%s is not the file of the record. Downloading it again", target)
     try:
         _retry(lambda: _receive(file, part, show), waits)
     except _RequestError as error:
-        kept = f"So far {_size_of(part):,} of {file.size:,} bytes have arrived, kept in {part}"
-        fix = f"run the command again to fetch the rest, or {by_hand}"
-        raise DownloadError(f"{error}. {kept}. To fix it: {fix}.") from error
+        kept = f"{_size_of(part):,} of {file.size:,} bytes have arrived and are kept in {part}"
+        raise DownloadError(f"{error}. {kept}", fix=f"run the command again to fetch the rest, or {by_hand}") from error
     if not file.matches(part):
         part.unlink()
-        problem = f"{file.url}: what arrived does not have the checksum {file.algorithm}:{file.digest}"
-        raise DownloadError(f"{problem} and was deleted. To fix it: run the command again, or {by_hand}.")
+        problem = f"{file.url}: what arrived does not have the checksum {file.algorithm}:{file.digest} and was deleted"
+        raise DownloadError(problem, fix=f"run the command again, or {by_hand}")
     _put(part, target)
 
 
-def _receive(file: _File, part: Path, show: Callable[[_File, int], None]) -> None:
-    """Add to the part what one connection yields."""
+def _receive(file: _File, part: Path, show: _Show) -> None:
+    """Append to the part file what one connection yields."""
     start = _size_of(part)
     if start > file.size:  # left by a file that has since changed
         start = 0
@@ -209,20 +192,20 @@ def _receive(file: _File, part: Path, show: Callable[[_File, int], None]) -> Non
         response = _open_url(file.url, start)
     except _RequestError as error:
         if error.status == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-            part.unlink(missing_ok=True)  # so that the next try starts anew
+            part.unlink(missing_ok=True)  # so that the next attempt starts from the beginning
         raise
     with response:
         if response.status == http.HTTPStatus.PARTIAL_CONTENT:
             span, _, total = response.headers.get("Content-Range", "").partition("/")
             if span != f"bytes {start}-{file.size - 1}" or total not in {str(file.size), "*"}:
                 part.unlink(missing_ok=True)
-                raise _RequestError(f"{file.url}: the server sent another part than was asked for")
+                raise _RequestError(f"{file.url}: the server sent another part than requested")
         else:
             start = 0
             length = response.headers.get("Content-Length", str(file.size))
             if length != str(file.size):
                 problem = f"{file.url}: the server sends {length} bytes where the record has {file.size}"
-                raise _RequestError(problem, passing=False)
+                raise _RequestError(problem, temporary=False)
         with part.open("ab" if start else "wb") as out:
             while start < file.size:
                 with _network_errors(file.url):
@@ -235,21 +218,7 @@ def _receive(file: _File, part: Path, show: Callable[[_File, int], None]) -> Non
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    # A lock and not a part file for each process, which no later process could find and go on with.
-    # Where there is none (Windows), the checksum still keeps a file that two have written to out.
-    with path.open("w") as lock:
-        if sys.platform != "win32":
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                _log.warning("waiting for another process that is downloading the same record")
-                fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-@contextmanager
-def _progress(quiet: bool) -> Iterator[Callable[[_File, int], None]]:
+def _progress(quiet: bool) -> Iterator[_Show]:
     if quiet or not sys.stderr.isatty():
         yield lambda _file, _done: None
         return
@@ -258,78 +227,62 @@ def _progress(quiet: bool) -> Iterator[Callable[[_File, int], None]]:
     from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
 
     columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
-    bar = Progress(*columns, console=Console(stderr=True))
     tasks: dict[str, TaskID] = {}
+    with Progress(*columns, console=Console(stderr=True)) as bar:
 
-    def show(file: _File, done: int) -> None:
-        if file.name not in tasks:
-            bar.start()
-            tasks[file.name] = bar.add_task(escape(file.name), total=file.size)
-        bar.update(tasks[file.name], completed=done)
+        def show(file: _File, done: int) -> None:
+            if file.name not in tasks:
+                tasks[file.name] = bar.add_task(escape(file.name), total=file.size)
+            bar.update(tasks[file.name], completed=done)
 
-    try:
         yield show
-    finally:
-        bar.stop()
 
 
 def _put(part: Path, target: Path) -> None:
-    """Move a file into place such that after a power cut either all of it is there or nothing."""
+    """Move a complete file into place; after a power cut it is there whole or not at all."""
     with part.open("r+b") as stream:
         os.fsync(stream.fileno())
     part.replace(target)
     sync_folder(target.parent)
 
 
-# --- the web ----------------------------------------------------------------------------------------------------------
-
-
 class _RequestError(Exception):
-    """A request that failed; unless ``passing``, asking again is of no use."""
+    """A request that failed. Retrying helps only if the failure is ``temporary``."""
 
-    def __init__(self, problem: str, *, passing: bool = True, status: int = 0, wait: float = 0.0) -> None:
+    def __init__(self, problem: str, *, temporary: bool = True, status: int = 0, wait: float = 0.0) -> None:
         super().__init__(problem)
-        self.passing, self.status, self.wait = passing, status, wait
+        self.temporary, self.status, self.wait = temporary, status, wait
 
 
 def _retry(attempt: Callable[[], _T], waits: Sequence[float]) -> _T:
-    """Attempt once and, as long as the failure may pass, again after each wait."""
     for wait in waits:
         try:
             return attempt()
         except _RequestError as error:
-            if not error.passing:
+            if not error.temporary:
                 raise
             pause = max(wait, error.wait)
-            _log.warning("%s; trying again in %g s", error, pause)
+            _log.warning("%s. Trying again in %g s", error, pause)
             time.sleep(pause)
     return attempt()
 
 
 def _read(url: str) -> bytes:
-    """All that is at an address."""
     with _open_url(url) as response, _network_errors(url):
         return response.read()
 
 
 def _open_url(url: str, start: int = 0) -> http.client.HTTPResponse:
-    """What is at an address, from a byte on if the server can do that; to be closed after use."""
+    """Open an address, from a byte on if the server supports that."""
     if not url.lower().startswith(("http://", "https://")):
-        raise _RequestError(f"{url}: only http and https addresses are followed", passing=False)
-    # Zenodo turns away requests that do not say which program they come from.
+        raise _RequestError(f"{url}: only http and https addresses are followed", temporary=False)
+    # Zenodo refuses requests that do not name their program.
     headers = {"User-Agent": f"evergraph/{__version__}"} | ({"Range": f"bytes={start}-"} if start else {})
-    # An opener that knows no other scheme, so that no redirection leads to a local file or to FTP.
+    # An opener without other schemes, so that no redirection leads to a local file or to FTP.
     opener = urllib.request.OpenerDirector()
-    for handler in (
-        urllib.request.ProxyHandler,
-        urllib.request.UnknownHandler,
-        urllib.request.HTTPHandler,
-        urllib.request.HTTPSHandler,
-        urllib.request.HTTPDefaultErrorHandler,
-        urllib.request.HTTPRedirectHandler,
-        urllib.request.HTTPErrorProcessor,
-    ):
-        opener.add_handler(handler())
+    for name in _HANDLERS:
+        opener.add_handler(getattr(urllib.request, f"{name}Handler")())
+    opener.add_handler(urllib.request.HTTPErrorProcessor())
     with _network_errors(url):
         request = urllib.request.Request(url, headers=headers)  # noqa: S310 (checked above)
         return cast(http.client.HTTPResponse, opener.open(request, timeout=_TIMEOUT))
@@ -337,7 +290,7 @@ def _open_url(url: str, start: int = 0) -> http.client.HTTPResponse:
 
 @contextmanager
 def _network_errors(url: str) -> Iterator[None]:
-    """Turn the many ways in which a connection fails into a `_RequestError` that says what happened."""
+    """Turn the many ways in which a connection fails into a `_RequestError`."""
     try:
         yield
     except urllib.error.HTTPError as error:
@@ -346,16 +299,12 @@ def _network_errors(url: str) -> Iterator[None]:
         meaning = _MEANINGS.get(code, "the server has a fault" if code >= 500 else error.reason)
         raise _RequestError(
             f"{url}: {meaning} (HTTP {code})",
-            passing=code in {416, 429} or code >= 500,
+            temporary=code in {416, 429} or code >= 500,
             status=code,
             wait=min(float(after), _LONGEST_WAIT) if after.isdecimal() else 0.0,
         ) from error
     except (OSError, http.client.HTTPException, ValueError) as error:
-        reason = getattr(error, "reason", error)
-        raise _RequestError(f"{url}: no connection, or it broke ({reason})") from error
-
-
-# --- the disk ---------------------------------------------------------------------------------------------------------
+        raise _RequestError(f"{url}: the connection failed ({getattr(error, 'reason', error)})") from error
 
 
 @contextmanager
@@ -365,13 +314,14 @@ def _disk_errors(folder: Path) -> Iterator[None]:
     except DownloadError:
         raise
     except OSError as error:
-        problem = f"{error.filename or folder}: {error.strerror or error}"
-        fix = "make room on the disk, or choose a folder with room that you may write to"
-        raise DownloadError(f"{problem}. To fix it: {fix} (EVERGRAPH_CACHE sets the cache).") from error
+        raise DownloadError(
+            f"{error.filename or folder}: {error.strerror or error}",
+            fix="make room on the disk, or choose a folder that you may write to (EVERGRAPH_CACHE sets the cache)",
+        ) from error
 
 
 def _is_plain(name: str) -> bool:
-    """Tell whether a name is that of a file in its folder, by the rules of Windows, the strictest."""
+    """Whether a name is that of a file in its folder, by the rules of Windows, the strictest."""
     return name not in {"", ".", ".."} and PureWindowsPath(name).name == name and "\0" not in name
 
 
@@ -380,50 +330,36 @@ def _size_of(path: Path) -> int:
 
 
 def unpack(archive: Path, into: Path) -> Path:
-    """Unpack a zip archive into a folder of its own: whole, or not at all.
+    """Unpack a zip archive into a new folder and return it. Atomic: it either succeeds completely or changes nothing.
 
-    Parameters
-    ----------
-    archive
-        The zip file. One with links, or with names that lead out of the folder, is refused.
-    into
-        The folder to make and return. If it is there and holds what the archive holds, nothing is done.
-
-    Examples
-    --------
-    >>> import tempfile, zipfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with zipfile.ZipFile(f"{folder}/data.zip", "w") as archive:
-    ...         archive.writestr("years/1999.txt", "abc")
-    ...     unpacked = unpack(Path(folder, "data.zip"), Path(folder, "data"))
-    ...     (unpacked / "years" / "1999.txt").read_text()
-    'abc'
+    An archive with links, or with names that lead out of the folder, is refused. If the folder already holds what the
+    archive holds, nothing is done.
     """
     if not archive.is_file():
         raise InputError("there is no such archive", fix="check its path", file=archive)
-    advice = "To fix it: delete it and download it again"
+    fix = "delete it and download it again"
     try:
         with _disk_errors(into), zipfile.ZipFile(archive) as content:
             members = content.infolist()
             for member in members:
                 plain = all(map(_is_plain, member.filename.removesuffix("/").split("/")))
                 if not plain or stat.S_ISLNK(member.external_attr >> 16):
-                    raise DownloadError(f"{archive}: refusing the unsafe member {member.filename!r}. {advice}.")
+                    raise DownloadError(f"{archive}: refusing the unsafe member {member.filename!r}", fix=fix)
             if into.exists():
                 if all(_size_of(into / m.filename) == m.file_size for m in members if not m.is_dir()):
                     return into
                 raise InputError(f"{into} is not what {archive} holds", fix="remove it or name another folder")
             into.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix=".unpack-", dir=into.parent) as scratch:
-                # One level down, as the temporary folder itself is closed to other users.
+                # One level down, because other users cannot read the temporary folder itself.
                 whole = Path(scratch, into.name)
-                whole.mkdir()  # an archive may hold nothing
+                whole.mkdir()  # the archive may be empty
                 content.extractall(whole)
                 try:
                     whole.rename(into)
                 except OSError:
-                    if not into.is_dir():  # else another process was faster, and it is whole
+                    if not into.is_dir():  # else another process was faster, and it is complete
                         raise
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise DownloadError(f"{archive}: cannot be unpacked ({error}). {advice}.") from error
+        raise DownloadError(f"{archive}: cannot be unpacked ({error})", fix=fix) from error
     return into

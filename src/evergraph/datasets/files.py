@@ -1,4 +1,4 @@
-"""Reading CSV and Parquet: fast where all is well, and where it is not, a second slow look finds the row."""
+"""Read CSV and Parquet files. If the fast reader fails, a second, slow pass finds the row."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from evergraph.errors import InputError
-from evergraph.graph.columns import Origin
+from evergraph.errors import InputError, Origin
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_FORMATS = "call it .csv, .csv.gz, .tsv, .tsv.gz or .parquet, after what it is"
+_FORMATS = "name it .csv, .csv.gz, .tsv, .tsv.gz or .parquet, according to its format"
+_AGAIN = "copy or download it again"
 _LONGEST_FIELD = 2**30
 _BLOCK = 2**26  # bytes that the fast reader takes at once; a row must fit
 _SEPARATORS = {";": "';'", "\t": "tabs", "|": "'|'", ",": "commas"}
@@ -28,21 +28,21 @@ _SEPARATORS = {";": "';'", "\t": "tabs", "|": "'|'", ",": "commas"}
 
 @dataclass(frozen=True)
 class TableFile:
-    """A table in a file, opened as far as its header: the names of its columns, and what errors say of it."""
+    """A table in a file whose header has been read: the names of its columns, and its origin for errors."""
 
     path: Path
     names: list[str]
     origin: Origin
 
     def read(self, columns: Sequence[str], numbers: Sequence[str] = ()) -> pa.Table:
-        """Read some columns; of a text file ``columns`` as strings, as they stand, and ``numbers`` as float32."""
+        """Read some columns; from a text file ``columns`` as strings, unchanged, and ``numbers`` as float32."""
         if _is_parquet(self.path):
             return _read_parquet(self.path, [*columns, *numbers])
         return _read_csv(self, columns, numbers)
 
 
 def open_table(path: str | Path) -> TableFile:
-    """Look at a table's header; says what is wrong where it has none."""
+    """Read the header of a table; an error says what is wrong with it."""
     path = Path(path)
     if _is_parquet(path):
         import pyarrow as pa
@@ -52,13 +52,15 @@ def open_table(path: str | Path) -> TableFile:
             try:
                 names = pq.read_schema(path).names
             except pa.ArrowInvalid as error:
-                raise InputError(f"this is no Parquet file ({_first_line(error)})", file=path, fix=_FORMATS) from error
+                raise InputError(
+                    f"this is not a Parquet file ({_first_line(error)})", file=path, fix=_FORMATS
+                ) from error
         origin = Origin(path)
     else:
         with reading(path), open_bytes(path) as file:
             start = b"" if _is_gzip(path) else file.read(2)
         if not path.name.lower().removesuffix(".gz").endswith((".csv", ".tsv")):
-            raise InputError("the name does not tell the file's format", file=path, fix=_FORMATS)
+            raise InputError("the file name does not end in a known format", file=path, fix=_FORMATS)
         if start == b"\x1f\x8b":
             raise InputError("the file is compressed", file=path, fix="let its name end in .gz")
         with _csv_rows(path) as rows:
@@ -70,18 +72,18 @@ def open_table(path: str | Path) -> TableFile:
             raise InputError(
                 f"the cells seem to be separated by {other[0]}",
                 file=path,
-                fix="separate them by commas, or by tabs in a file called .tsv",
+                fix="separate them by commas, or by tabs in a .tsv file",
             )
         origin = Origin(path, lambda row: _line_of(path, row))
     if len(set(names)) < len(names):
         double = next(name for name in names if names.count(name) > 1)
-        origin.fail(f"two columns are called '{double}'", column=double, fix="give each column a name of its own")
+        origin.fail(f"two columns are named '{double}'", column=double, fix="give each column its own name")
     return TableFile(path, names, origin)
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn the ways in which reading a file can fail into errors that say what to do."""
+    """Turn failures to read a file into errors that say what to do."""
     try:
         yield
     except FileNotFoundError:
@@ -93,9 +95,7 @@ def reading(path: Path) -> Iterator[None]:
     except UnicodeDecodeError as error:
         raise InputError(f"the text is not UTF-8 ({error.reason})", file=path, fix="save it as UTF-8") from error
     except EOFError:
-        raise InputError(
-            "the compressed file ends too early: it is truncated", file=path, fix="copy or download it again"
-        ) from None
+        raise InputError("the compressed file ends too early: it is truncated", file=path, fix=_AGAIN) from None
     except (gzip.BadGzipFile, zlib.error) as error:
         raise InputError(
             f"the compressed file is damaged ({error})", file=path, fix="copy it again, or name it without .gz"
@@ -103,7 +103,7 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def open_bytes(path: Path) -> IO[bytes]:
-    """The bytes of a file, decompressed where its name ends in .gz."""
+    """Open a file to read bytes, decompressed if its name ends in .gz."""
     if path.is_dir():
         raise IsADirectoryError(path)
     return gzip.open(path, "rb") if _is_gzip(path) else path.open("rb")  # type: ignore[return-value]
@@ -129,9 +129,7 @@ def _read_parquet(path: Path, columns: list[str]) -> pa.Table:
         try:
             return pq.read_table(path, columns=columns)
         except (pa.ArrowException, OSError) as error:
-            raise InputError(
-                f"the Parquet file is damaged ({_first_line(error)})", file=path, fix="copy or download it again"
-            ) from error
+            raise InputError(f"the Parquet file is damaged ({_first_line(error)})", file=path, fix=_AGAIN) from error
 
 
 def _read_csv(table: TableFile, columns: Sequence[str], numbers: Sequence[str]) -> pa.Table:
@@ -140,7 +138,7 @@ def _read_csv(table: TableFile, columns: Sequence[str], numbers: Sequence[str]) 
 
     types = dict.fromkeys(columns, pa.large_string()) | dict.fromkeys(numbers, pa.float32())
     with reading(table.path), open_bytes(table.path) as raw:
-        # As a whole: Arrow's threads may still hold a Python file when the interpreter ends, and then abort it.
+        # Read whole, because Arrow's threads can hold a Python file until the interpreter ends, and then abort it.
         data = raw.read()
         try:
             found = arrow_csv.read_csv(
@@ -159,10 +157,9 @@ def _read_csv(table: TableFile, columns: Sequence[str], numbers: Sequence[str]) 
 
 
 def _check_quotes(table: TableFile) -> None:
-    """Refuse a quote that is never closed: to the fast reader all that follows it is one long cell.
+    """Refuse a quote that is never closed: the fast reader reads everything after it as one long cell.
 
-    It shows only in more lines than rows, which quoted line ends and empty lines bring about too, so most tables are
-    spared this second look.
+    The sign is more lines than rows, which quoted line ends and empty lines cause too. Few tables need this pass.
     """
     row = -1
     with _csv_rows(table.path, strict=True) as rows:
@@ -178,7 +175,7 @@ def _check_quotes(table: TableFile) -> None:
 
 
 def _diagnosis(table: TableFile, numbers: Sequence[str], failure: Exception) -> InputError:
-    """Read again row by row, to say where the fast reader stumbled."""
+    """Read again row by row, to find where the fast reader failed."""
     if "straddl" in str(failure):
         return InputError(f"a row is longer than {_BLOCK >> 20} MB", file=table.path, fix="shorten its cells")
     places = [(name, table.names.index(name)) for name in numbers]
@@ -191,22 +188,16 @@ def _diagnosis(table: TableFile, numbers: Sequence[str], failure: Exception) -> 
                     fix='give each row as many, and put cells with commas or line ends into "quotes"',
                 )
             for name, place in places:
-                if not _is_number(cells[place]):
+                try:
+                    float(cells[place])
+                except ValueError:
                     table.origin.fail(f"{cells[place]!r} is not a number", column=name, row=row, fix="write a number")
     return InputError(f"the table cannot be read ({_first_line(failure)})", file=table.path, fix=_FORMATS)
 
 
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
 @contextmanager
 def _csv_rows(path: Path, *, strict: bool = False) -> Iterator[Any]:
-    """Rows of cells, header first, empty lines left out, as Python's own reader finds them."""
+    """Yield rows of cells, header first, without empty lines, from Python's own reader."""
     csv.field_size_limit(_LONGEST_FIELD)
     with reading(path), open_bytes(path) as raw:
         text = io.TextIOWrapper(_Utf8Lines(raw, path), encoding="utf-8-sig", newline="")  # type: ignore[type-var]
@@ -219,7 +210,7 @@ def _csv_rows(path: Path, *, strict: bool = False) -> Iterator[Any]:
 
 
 class _Rows:
-    """Rows of cells that are not empty, and the line on which the last one started."""
+    """Rows that are not empty, and the line on which the last one started."""
 
     def __init__(self, reader: Any) -> None:
         self.reader, self.line = reader, 0
@@ -236,7 +227,7 @@ class _Rows:
 
 
 class _Utf8Lines(io.RawIOBase):
-    """Bytes passed on line by line, so that a byte that is not UTF-8 is found with its line."""
+    """Pass bytes on line by line, so that an error for bytes that are not UTF-8 names the line."""
 
     def __init__(self, raw: IO[bytes], path: Path) -> None:
         self.raw, self.path, self.line = raw, path, 1
@@ -263,7 +254,7 @@ class _Utf8Lines(io.RawIOBase):
 
 
 def _line_of(path: Path, row: int) -> int | None:
-    """The line on which a row (counted from 0, header left out) starts."""
+    """Return the line on which a row (counted from 0, without the header) starts."""
     try:
         with _csv_rows(path) as rows:
             for _ in itertools.islice(rows, row + 2):

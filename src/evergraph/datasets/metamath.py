@@ -1,10 +1,10 @@
 """The embedded graph: the theorems of a mathematical proof database, from 1992 to 2020.
 
-``scripts/build_metamath.py`` writes the file ``metamath.npz`` and says what vertices, edges, classes and words are.
-Vertices are in order of (year, place in the source).  The arrays of the file:
+``scripts/build_metamath.py`` writes the file ``metamath.npz`` and documents vertices, edges, classes and words.
+Vertices are in order of (year, position in the source). The arrays of the file:
 
 ========================  =================  ==========================================================
-array                     type               holds
+array                     type               content
 ========================  =================  ==========================================================
 ``about``                 text               a JSON object: source, package, date, sha256 and licence
 ``labels``                text               the label of each vertex
@@ -17,12 +17,10 @@ array                     type               holds
 ``word_counts``           uint8              how often each of these words occurs
 ========================  =================  ==========================================================
 
-*Text* is uint8, the UTF-8 bytes of strings joined by line ends.
-
-*Rows* are lists of rising numbers, one list for each vertex, as two arrays: ``lengths`` (uint16, one for
-each vertex) and ``gaps`` (uint8, shape (2, sum of lengths)).  A gap is the difference of a number to the one
-before it in its row, or the number itself at a row's start.  ``gaps[0]`` holds the low bytes of the gaps and
-``gaps[1]`` the high bytes: they compress better apart, as most high bytes are zero.
+*Text* is uint8: the UTF-8 bytes of strings joined by line ends. *Rows* are lists of ascending numbers, one for each
+vertex, as two arrays: ``lengths`` (uint16, one for each vertex) and ``gaps`` (uint8, shape (2, sum of lengths)). A gap
+is the difference to the previous number of the row, or the first number itself. ``gaps[0]`` holds the low bytes and
+``gaps[1]`` the high bytes: they compress better apart, because most high bytes are zero.
 """
 
 from __future__ import annotations
@@ -46,13 +44,13 @@ FILE_NAME = "metamath.npz"
 
 
 def metamath() -> EvolvingGraph:
-    """The theorems of Metamath's database ``set.mm``: a real evolving graph that needs no download.
+    """Return the theorems of Metamath's database ``set.mm``: a real evolving graph that needs no download.
 
-    A vertex is a theorem, its time the year in which it was contributed, its class the section of the database in which
-    it stands, its text the words of its description. An edge says that the proof of one theorem uses the other.
+    A vertex is a theorem, its time the year of its contribution, its class the section of the database, its text the
+    words of its description. An edge means that the proof of one theorem uses the other.
 
-    Sections and proofs are those of the snapshot (December 2020), not of the year of the theorem: proofs are shortened
-    and theorems moved later on, so some edges and some classes are younger than the vertices that bear them.
+    Sections and proofs are those of the snapshot (December 2020). Proofs are shortened and theorems moved over time, so
+    some edges and classes are younger than their vertices.
 
     The database is in the public domain (CC0); ``scripts/build_metamath.py`` builds the embedded file from it.
 
@@ -75,7 +73,7 @@ def metamath() -> EvolvingGraph:
 
 
 class MetamathArrays(NamedTuple):
-    """The data set as plain arrays: each edge once, with ``source < target``; word counts as CSR."""
+    """The content of the file: each edge once, with ``source < target``; word counts as CSR."""
 
     ids: list[str]
     times: NDArray[np.int64]
@@ -91,7 +89,7 @@ class MetamathArrays(NamedTuple):
 
 
 def unpack(content: bytes) -> MetamathArrays:
-    """Unpack the content of a file that is encoded as this module's docstring says."""
+    """Decode the content of a file."""
     with np.load(io.BytesIO(content), allow_pickle=False) as archive:
         degrees = archive["edge_lengths"]
         _, target = _unpack_rows(degrees, archive["edge_gaps"])
@@ -122,7 +120,7 @@ def _unpack_rows(
     """Return row pointers and numbers."""
     indptr = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=indptr[1:])
-    # One running sum over all rows, less what it had reached before each row, spares a loop over the rows.
+    # One running sum over all rows, minus its value before each row, avoids a loop over the rows.
     running = np.zeros(gaps.shape[1] + 1, dtype=np.int64)
     np.cumsum(gaps[0] + (gaps[1].astype(np.int64) << 8), out=running[1:])
     numbers = running[1:] - np.repeat(running[indptr[:-1]], lengths)

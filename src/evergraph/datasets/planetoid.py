@@ -1,4 +1,4 @@
-"""Cora, Citeseer and PubMed as Planetoid published them, each split in two times."""
+"""Cora, Citeseer and PubMed as Planetoid published them, each split into two periods."""
 
 from __future__ import annotations
 
@@ -26,22 +26,21 @@ _FIX = "put ind.{name}.* from the folder data of github.com/kimiyoung/planetoid 
 
 
 def read_planetoid(folder: str | Path, name: str, *, split: str = "A") -> EvolvingGraph:
-    """Read one of the three static citation graphs as a graph of two times, before and after training.
+    """Read a static citation graph as a graph of two periods; train on ``graph.up_to(0)``.
 
-    In split A (few train, many test) time 0 holds Planetoid's vertices for training and validation, and time 1 all
-    others. Split B (many, few) is A turned round. So ``graph.up_to(0)`` is the graph to train on. Vertices have
-    their row number in Planetoid's order as id.
+    In split A (few train, many test) period 0 holds Planetoid's vertices for training and validation, and period 1 all
+    others. Split B (many, few) is the reverse. Ids are the row numbers in Planetoid's order.
 
-    Citeseer and PubMed have the counts of the paper by Galke et al. (2023). Its Cora does not come from these files: it
-    was split 140 + 300 in the order of LINQS's ``cora.content``. Here Cora has Planetoid's own split, 140 + 500.
+    Citeseer and PubMed have the counts of the paper by Galke et al. (2023). The paper's Cora comes from other files,
+    split 140 + 300 in the order of LINQS's ``cora.content``. Here Cora has Planetoid's own split, 140 + 500.
 
-    The files give classes and words no names; here these are numbers. Citeseer has 15 vertices of which only the edges
+    The files name neither classes nor words; here their names are numbers. Of 15 vertices of Citeseer only the edges
     are known: they have no label and no words. Some loaders give them the first class.
 
     Parameters
     ----------
     folder
-        Where the files ``ind.{name}.*`` are; ``x`` is not needed, as ``allx`` holds it.
+        The folder with the files ``ind.{name}.*``; ``x`` is not needed, because ``allx`` includes it.
     name
         ``"cora"``, ``"citeseer"`` or ``"pubmed"``.
     split
@@ -55,7 +54,7 @@ def read_planetoid(folder: str | Path, name: str, *, split: str = "A") -> Evolvi
     files.same("tx", test_words.shape, (len(test), first_words.shape[1]))
     files.same("ty", test_classes.shape, test.shape)
     if train > len(first_classes) or test.min() < len(first_classes):
-        files.fail("test.index", "vertices to train on are test vertices too")
+        files.fail("test.index", "some training vertices are also test vertices")
 
     # Rows of tx and ty are in the order of test.index, which leaves vertices out.
     count = int(test.max()) + 1
@@ -67,34 +66,25 @@ def read_planetoid(folder: str | Path, name: str, *, split: str = "A") -> Evolvi
     labels[rows] = np.concatenate([first_classes, test_classes])
 
     early = np.arange(count) < train
-    return EvolvingGraph.build(
-        {"id": np.arange(count), "time": (early != (split == "A")).astype(np.int64), "label": labels},
-        edges,
-        features=features,
-        about=_about(name, split, train),
-    )
+    one, other = ("time 0", "time 1") if split == "A" else ("time 1", "time 0")
+    note = "; not the paper's 140 + 300, which are in the order of cora.content" if name == "cora" else ""
+    about = {
+        "source": f"ind.{name}.* of github.com/kimiyoung/planetoid (Yang, Cohen, Salakhutdinov 2016)",
+        "split": f"{split}: Planetoid's {train - _VALIDATION} training and {_VALIDATION} validation vertices are "
+        f"{one}, all others {other}{note}",
+    }
+    vertices = {"id": np.arange(count), "time": (early != (split == "A")).astype(np.int64), "label": labels}
+    return EvolvingGraph.build(vertices, edges, features=features, about=about)
 
 
 def planetoid_test(folder: str | Path, name: str, split: str = "A") -> NDArray[np.int64]:
-    """Return the ids on which accuracy is measured: Planetoid's 1000 in split A, all of time 1 in split B."""
+    """Return the ids on which accuracy is measured: Planetoid's 1000 in split A, all of period 1 in split B."""
     files = _Files(folder, name, split)
     return np.sort(files.test_index()) if split == "A" else np.arange(files.train())
 
 
-def _about(name: str, split: str, train: int) -> dict[str, str]:
-    early, late = ("time 0", "time 1") if split == "A" else ("time 1", "time 0")
-    about = {
-        "source": f"ind.{name}.* of github.com/kimiyoung/planetoid (Yang, Cohen, Salakhutdinov 2016)",
-        "split": f"{split}: Planetoid's {train - _VALIDATION} training and {_VALIDATION} validation vertices are "
-        f"{early}, all others {late}",
-    }
-    if name == "cora":
-        about["split"] += "; not the paper's 140 + 300, which are in the order of cora.content"
-    return about
-
-
 class _Files:
-    """The files of one data set, each read and checked when asked for."""
+    """The files of one data set, read and checked on first use."""
 
     def __init__(self, folder: str | Path, name: str, split: str) -> None:
         if name not in _NAMES:
@@ -108,7 +98,7 @@ class _Files:
 
     def same(self, part: str, found: tuple[int, ...], expected: tuple[int, ...]) -> None:
         if found != expected:
-            self.fail(part, f"its shape is {found}, but by the other files it should be {expected}")
+            self.fail(part, f"its shape is {found}, but according to the other files it should be {expected}")
 
     def matrix(self, part: str) -> sparse.csr_array:
         with self._open(part) as content:
@@ -122,16 +112,16 @@ class _Files:
         return matrix
 
     def classes(self, part: str) -> NDArray[np.object_]:
-        """Name of each row's class: the number of the column with the 1; None where there is none."""
+        """Return the class name of each row, the number of the column with the 1; None for no class."""
         with self._open(part) as content:
             one_hot = np.asarray(content, dtype=np.float64)
             if one_hot.ndim != 2 or ((one_hot != 0) & (one_hot != 1)).any() or (one_hot.sum(axis=1) > 1).any():
-                raise ValueError("not one class a row")
+                raise ValueError("not one class per row")
         names = np.array([*map(str, range(one_hot.shape[1])), None], dtype=object)
         return names[np.where(one_hot.any(axis=1), one_hot.argmax(axis=1), -1)]
 
     def train(self) -> int:
-        """Number of vertices for training and validation; they are the first."""
+        """Return the number of vertices for training and validation, which are the first."""
         return len(self.classes("y")) + _VALIDATION
 
     def test_index(self) -> NDArray[np.int64]:
@@ -156,7 +146,7 @@ class _Files:
 
     @contextmanager
     def _open(self, part: str) -> Iterator[Any]:
-        """What is pickled in a file; whatever goes wrong with it is the file's fault."""
+        """Yield the content of a pickle; any error while it is used is reported as damage of the file."""
         path = self._path(part)
         with self._damage(part), path.open("rb") as stream:
             yield _Unpickler(path, stream).load()
@@ -174,7 +164,7 @@ class _Files:
 
 
 class _Matrix:
-    """Stands in for scipy's class, whose insides have changed since the files were written."""
+    """Replaces scipy's class, whose attributes have changed since the files were written."""
 
     data: NDArray[Any]
     indices: NDArray[Any]
@@ -192,7 +182,7 @@ _ALLOWED: dict[str, Any] = {
     "numpy.ndarray": np.ndarray,
     "numpy.core.multiarray._reconstruct": _rebuild_array,
     "scipy.sparse.csr.csr_matrix": _Matrix,
-    # where Python 3 wrote them anew
+    # as Python 3 writes them
     "builtins.list": list,
     "numpy._core.multiarray._reconstruct": _rebuild_array,
     "scipy.sparse._csr.csr_matrix": _Matrix,
@@ -201,7 +191,7 @@ _ALLOWED: dict[str, Any] = {
 
 
 class _Unpickler(pickle.Unpickler):
-    """Reads pickles of arrays, sparse matrices and lists, and refuses all that could run code."""
+    """Read pickles of arrays, sparse matrices and lists, and refuse everything that could run code."""
 
     def __init__(self, path: Path, stream: BinaryIO) -> None:
         super().__init__(stream, encoding="latin1")
@@ -210,7 +200,7 @@ class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if f"{module}.{name}" not in _ALLOWED:
             raise InputError(
-                f"this pickle wants to use {module}.{name}, which could run code, and was not read",
+                f"this pickle uses {module}.{name}, which could run code, and was not read",
                 fix="do not trust this file; " + _FIX.format(name=self._path.name.split(".")[1]),
                 file=self._path,
             )

@@ -1,23 +1,21 @@
-"""Data sets in the format of Galke et al. (2023): an adjacency list and three arrays, at hand or from Zenodo."""
+"""Data sets in the format of Galke et al. (2023), an adjacency list and three arrays, from a folder or from Zenodo."""
 
 from __future__ import annotations
 
 import json
 import zipfile
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from evergraph.datasets.download import fetch_record, unpack
-from evergraph.errors import DownloadError, InputError
+from evergraph.errors import DownloadError, InputError, Origin
 from evergraph.graph import EvolvingGraph
-from evergraph.graph.columns import EdgeColumns, Origin, as_features, as_table, vertex_columns
-
-if TYPE_CHECKING:
-    from evergraph.graph.features import Features
+from evergraph.graph.columns import EdgeColumns, as_table, vertex_columns
+from evergraph.graph.features import Features, as_features
 
 __all__ = ["fetch_published", "load_published", "read_published"]
 
@@ -25,14 +23,14 @@ _RECORD = 3764770
 _NAMES = ("dblp-easy", "dblp-hard", "pharmabio")
 _API = "https://zenodo.org/api/records"
 _SAME = "take adjlist.txt, X.npy, y.npy and t.npy from one data set"
-_DENSE_FROM = 0.25  # of all features: from there on, sparse rows save little memory and cost much time
+_DENSE_FROM = 0.25  # share of features other than 0 from which sparse rows save little memory and cost much time
 _BLOCK = 1 << 26  # bytes of features converted at once
 
 
 def load_published(
     source: str | Path, *, cache: str | Path | None = None, api: str = _API, quiet: bool = False
 ) -> EvolvingGraph:
-    """Read a data set of the paper from a folder, or, where there is no such folder, by its name from Zenodo."""
+    """Read a data set of the paper from a folder or, if there is no such folder, by its name from Zenodo."""
     if Path(source).is_dir():
         return read_published(source)
     if isinstance(source, str) and source in _NAMES:
@@ -44,11 +42,11 @@ def load_published(
 
 
 def fetch_published(name: str, *, cache: str | Path | None = None, api: str = _API, quiet: bool = False) -> Path:
-    """Fetch a data set of the paper from Zenodo record 3764770; return the folder to give to `read_published`.
+    """Fetch a data set of the paper from Zenodo record 3764770; return the folder for `read_published`.
 
-    All archives of the record are fetched (45 MB), and the one that holds the data set is unpacked. This is tested with
-    a local server only, never with Zenodo itself; should it fail, download and unpack the archive by hand and give the
-    folder to `read_published`.
+    This fetches all archives of the record (45 MB) and unpacks the one that holds the data set. It is tested with a
+    local server, not with Zenodo itself. If it fails, download and unpack the archive by hand and give the folder to
+    `read_published`.
 
     Parameters
     ----------
@@ -66,11 +64,11 @@ def fetch_published(name: str, *, cache: str | Path | None = None, api: str = _A
         with zipfile.ZipFile(archive) as content:
             members = [PurePosixPath(member) for member in content.namelist()]
         for inside in (member.parent for member in members if member.name == "adjlist.txt"):
-            # How archives and folders are named in full is not documented ("dblp-easy-citation-graph.zip" is one).
+            # The full names of archives and folders are not documented ("dblp-easy-citation-graph.zip" is one).
             if _letters(name) in _letters(f"{archive.stem}/{inside}"):
                 return unpack(archive, archive.with_suffix("")) / inside
     problem = f"Zenodo record {_RECORD} holds no data set {name}, only {', '.join(files)}"
-    raise DownloadError(f"{problem}. To fix it: look for the data set by hand and give its folder.")
+    raise DownloadError(problem, fix="look for the data set by hand and give its folder")
 
 
 def _letters(name: str) -> str:
@@ -78,7 +76,7 @@ def _letters(name: str) -> str:
 
 
 def read_published(folder: str | Path) -> EvolvingGraph:
-    """Read a data set from a folder in the format of Zenodo record 3764770; vertices have their row number as id.
+    """Read a data set in the format of Zenodo record 3764770; ids are row numbers.
 
     Parameters
     ----------
@@ -86,11 +84,11 @@ def read_published(folder: str | Path) -> EvolvingGraph:
         With the files
 
         - ``adjlist.txt``: in each line a vertex and its neighbours, as networkx writes it; vertex ``i`` is row ``i`` of
-          the arrays, in whatever order vertices are met here,
-        - ``X.npy``: features, one row a vertex; kept sparse where less than a quarter are not 0,
-        - ``y.npy``: number of each vertex's class, negative where it has no label,
+          the arrays,
+        - ``X.npy``: features, one row for each vertex; kept sparse if less than a quarter are not 0,
+        - ``y.npy``: class number of each vertex, negative for no label,
         - ``t.npy``: time of each vertex, such as its year,
-        - ``label2index.json``, optional: numbers of classes by name. Without it, classes are named by their numbers.
+        - ``label2index.json``, optional: class numbers by name. Without it, the names of classes are their numbers.
 
     Examples
     --------
@@ -119,10 +117,10 @@ def read_published(folder: str | Path) -> EvolvingGraph:
 def _features(path: Path) -> Features:
     mapped = _array(path)
     if mapped.ndim != 2 or not mapped.size:
-        raise InputError(f"its shape is {mapped.shape}", fix="save one row a vertex, one column a feature", file=path)
+        raise InputError(f"its shape is {mapped.shape}", fix="save one row for each vertex", file=path)
     origin, parts, entries = Origin(path), [], 0
     step = max(1, _BLOCK // (mapped.itemsize * mapped.shape[1]))
-    with np.errstate(over="ignore"):  # what is too large becomes infinite, and that is refused
+    with np.errstate(over="ignore"):  # a number that is too large becomes infinite, which is refused
         for start in range(0, len(mapped), step):
             part = sparse.csr_array(mapped[start : start + step].astype(np.float32))
             entries += part.nnz
@@ -140,17 +138,16 @@ def _numbers(path: Path, count: int) -> NDArray[np.int64]:
     whole = (np.abs(values) < 2.0**53) & (values == np.rint(values))
     if not whole.all():
         row = int(np.argmin(whole))
-        raise InputError(f"{values[row]} is no whole number", fix="save whole numbers", file=path, row=row + 1)
+        raise InputError(f"{values[row]} is not a whole number", fix="save whole numbers", file=path, row=row + 1)
     return values.astype(np.int64)
 
 
 def _array(path: Path) -> NDArray[Any]:
-    """An array that stays on disk until it is read."""
     try:
         array = np.lib.format.open_memmap(path, mode="r")
     except OSError as error:
         raise InputError(f"the file cannot be read ({error.strerror})", fix=_SAME, file=path) from error
-    except (ValueError, OverflowError) as error:  # not an array file, cut short, or pickles
+    except (ValueError, OverflowError) as error:  # not an array file, truncated, or pickles
         fix = "save an array of numbers with numpy.save"
         raise InputError(f"the file holds no array of numbers ({error})", fix=fix, file=path) from error
     if array.dtype.kind not in "biuf":
@@ -162,14 +159,14 @@ def _class_names(path: Path, codes: NDArray[np.int64]) -> NDArray[np.object_]:
     numbers, place = np.unique(codes, return_inverse=True)
     names = {number: str(number) for number in numbers.tolist()}
     if path.exists():
-        fix = "map each class name to its number in y.npy, or remove the file: classes are then named by their numbers"
+        fix = "map each class name to its number in y.npy, or remove the file to name classes by their numbers"
         try:
             given = json.loads(path.read_bytes())
             names = {number: name for name, number in given.items()}
             if len(names) < len(given) or not all(isinstance(number, int) for number in names):
-                raise ValueError("not one whole number a class")
+                raise ValueError("not one whole number per class")
         except (ValueError, TypeError, AttributeError) as error:
-            raise InputError(f"the file holds no numbers of classes ({error})", fix=fix, file=path) from error
+            raise InputError(f"the file holds no class numbers ({error})", fix=fix, file=path) from error
         missing = [number for number in numbers.tolist() if number >= 0 and number not in names]
         if missing:
             raise InputError(f"there is no name for class {missing[0]}", fix=fix, file=path)
@@ -181,7 +178,7 @@ def _edges(path: Path, count: int) -> EdgeColumns:
     import pyarrow.compute as pc
 
     try:
-        text = path.read_bytes().decode("latin1")  # cannot fail, so that what is no number is told with its line
+        text = path.read_bytes().decode("latin1")  # cannot fail, so an error can name the line of a bad number
     except OSError as error:
         raise InputError(f"the file cannot be read ({error.strerror})", fix=_SAME, file=path) from error
     lines = pa.array(text.split("\n"), pa.large_string())
@@ -196,13 +193,14 @@ def _edges(path: Path, count: int) -> EdgeColumns:
     plain = pc.match_substring_regex(words, r"^-?\d{1,18}$").to_numpy(zero_copy_only=False)
     if not plain.all():
         bad = int(np.argmin(plain))
-        problem = f"{words[bad].as_py()!r} is no number of a vertex"
-        origin.fail(problem, row=int(row_of[bad]), fix="write whole numbers with blanks between them")
+        problem = f"{words[bad].as_py()!r} is not the number of a vertex"
+        origin.fail(problem, row=int(row_of[bad]), fix="write whole numbers separated by blanks")
     ids = words.cast(pa.int64()).to_numpy()
     inside = (ids >= 0) & (ids < count)
     if not inside.all():
         bad = int(np.argmin(inside))
-        origin.fail(f"vertex {ids[bad]} is no row of X.npy, which has {count}", row=int(row_of[bad]), fix=_SAME)
+        problem = f"vertex {ids[bad]} is not a row of X.npy, which has {count} rows"
+        origin.fail(problem, row=int(row_of[bad]), fix=_SAME)
     heads = np.cumsum(lengths) - lengths
     source, target = np.repeat(ids[heads], lengths - 1), np.delete(ids, heads)
     return EdgeColumns(pa.array(source), pa.array(target), None, origin)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -13,8 +14,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from evergraph.datasets.files import open_bytes, reading
-from evergraph.errors import InputError
-from evergraph.graph.columns import EdgeColumns, Origin, as_table, vertex_columns
+from evergraph.errors import InputError, Origin
+from evergraph.graph.columns import EdgeColumns, as_table, vertex_columns
 from evergraph.graph.evolving import EvolvingGraph
 
 __all__ = ["read_records"]
@@ -23,6 +24,8 @@ log = logging.getLogger(__name__)
 
 Kind = Literal["citations", "authors"]
 PerYear = Literal["class-year", "every-year", "median-year", "mean-year"]
+
+_ONE_OBJECT = "write one JSON object per line"
 
 
 def read_records(
@@ -35,7 +38,7 @@ def read_records(
     first_year: int | None = None,
     last_year: int | None = None,
 ) -> EvolvingGraph:
-    """Read publications from JSON lines: one object a line with id, title, authors, venue, year and references.
+    """Read publications from JSON lines with id, title, authors, venue, year and references.
 
     A vertex is a publication, its class the venue, its time the year, its text the title. Citations join a publication
     with those of its references that are in the file; authors join any two publications with an author in common.
@@ -47,16 +50,16 @@ def read_records(
     edges
         ``"citations"`` or ``"authors"``.
     min_class
-        The least number of publications per class and year (the paper: 100, 45 and 20).
+        Minimum number of publications per class and year (the paper: 100, 45 and 20).
     min_author
-        The least number of publications per author and year (the paper: 2 for its co-authorship graph). Authors are
-        left out of the years in which they have fewer; publications left without an author are dropped.
+        Minimum number of publications per author and year (the paper: 2 for its co-authorship graph). In years with
+        fewer, the author is left out; publications left without an author are dropped.
     per_year
-        What "per class per year" means, for the paper does not say:
+        The meaning of "per class per year", which the paper does not define:
 
         - ``"class-year"`` keeps a class in the years in which it has that many publications, and drops its others. This
-          is our reading: it makes the graph of a higher threshold a subset of that of a lower one, and gives irregular
-          and late classes, both of which the paper reports of its graphs.
+          is our reading: the graph of a higher minimum is part of that of a lower one, and classes become irregular and
+          start late, as the paper reports.
         - ``"every-year"`` keeps the classes that have that many in every year in which they have any.
         - ``"median-year"`` and ``"mean-year"`` keep those that have that many in the median or mean of those years.
     first_year, last_year
@@ -66,28 +69,19 @@ def read_records(
     if edges not in get_args(Kind):
         raise InputError(f"there are no edges {edges!r}", fix="choose citations or authors")
     if per_year not in get_args(PerYear):
-        raise InputError(f"there is no reading {per_year!r} of 'per year'", fix=f"use {', '.join(get_args(PerYear))}")
+        raise InputError(f"per_year is {per_year!r}", fix=f"choose from {', '.join(get_args(PerYear))}")
     every = list(_records(path))
-    records = [
-        record
-        for record in every
-        if (first_year is None or record["year"] >= first_year) and (last_year is None or record["year"] <= last_year)
-    ]
+    low, high = -1 if first_year is None else first_year, 10_000 if last_year is None else last_year
+    records = [record for record in every if low <= record["year"] <= high]
     if min_class > 1:
         records = [records[row] for row in _frequent_classes(records, min_class, per_year)]
     if min_author > 1:
         records = _frequent_authors(records, min_author)
     if not records:
-        raise InputError("no publication is left", file=path, fix="lower the thresholds, or widen the years")
-    table = as_table(
-        {
-            "id": [record["id"] for record in records],
-            "time": [record["year"] for record in records],
-            "label": [record["venue"] for record in records],
-            "text": [record["title"] for record in records],
-        },
-        Origin(path),
-    )
+        raise InputError("no publication is left", file=path, fix="lower the minimum numbers, or widen the years")
+    names = {"id": "id", "time": "year", "label": "venue", "text": "title"}
+    columns = {column: [record[key] for record in records] for column, key in names.items()}
+    table = as_table(columns, Origin(path))
     lines = [record["line"] for record in records]
     vertices = vertex_columns(table, Origin(path, lines.__getitem__))
     pairs = _citations(records) if edges == "citations" else _shared_authors(records)
@@ -97,12 +91,12 @@ def read_records(
     ids = table.column("id").combine_chunks()
     links = EdgeColumns(ids.take(pairs[0]), ids.take(pairs[1]), None, Origin(path))
     graph = EvolvingGraph.from_columns(vertices, links, about=about)
-    log.info("%s: %s of %s publications kept", path, f"{len(graph):,}", f"{len(every):,}")
+    log.info("%s: kept %s of %s publications", path, f"{len(graph):,}", f"{len(every):,}")
     return graph
 
 
 def _records(path: Path) -> Iterator[dict[str, Any]]:
-    """The file's records, checked, each with its line."""
+    """Yield the checked records, each with its line."""
     seen: dict[str, int] = {}
     with reading(path), open_bytes(path) as file:
         for line, raw in enumerate(file, 1):
@@ -113,12 +107,12 @@ def _records(path: Path) -> Iterator[dict[str, Any]]:
             except UnicodeDecodeError:
                 raise _error(path, line, "the text is not UTF-8", "save the file as UTF-8") from None
             except (ValueError, RecursionError) as error:
-                raise _error(path, line, f"this is no JSON ({error})", "write one JSON object a line") from None
+                raise _error(path, line, f"this is not JSON ({error})", _ONE_OBJECT) from None
             if not isinstance(record, dict):
-                raise _error(path, line, "this is no JSON object", "write one JSON object a line")
+                raise _error(path, line, "this is not a JSON object", _ONE_OBJECT)
             yield _checked(record, path, line, seen)
     if not seen:
-        raise InputError("the file is empty", file=path, fix="give one JSON object a line")
+        raise InputError("the file is empty", file=path, fix=_ONE_OBJECT)
 
 
 def _checked(record: dict[str, Any], path: Path, line: int, seen: dict[str, int]) -> dict[str, Any]:
@@ -126,7 +120,7 @@ def _checked(record: dict[str, Any], path: Path, line: int, seen: dict[str, int]
     if not isinstance(name, (str, int)) or isinstance(name, bool) or name == "":
         raise _error(path, line, f"{name!r} is not an id", "give every record an id, a string or a whole number", "id")
     if (first := seen.setdefault(str(name), line)) != line:
-        raise _error(path, line, f"id {name!r} stands a second time (first in line {first})", "remove one", "id")
+        raise _error(path, line, f"id {name!r} occurs twice (first in line {first})", "remove one", "id")
     if not isinstance(year, int) or isinstance(year, bool) or not 0 <= year < 10_000:
         raise _error(path, line, f"{year!r} is not a year", "give every record a year from 0 to 9999", "year")
     checked = {"id": str(name), "year": year, "line": line}
@@ -148,7 +142,7 @@ def _error(path: Path, line: int, problem: str, fix: str, field: str | None = No
 
 
 def _frequent_classes(records: list[dict[str, Any]], least: int, per_year: PerYear) -> NDArray[np.int64]:
-    """Rows of the records that stay; those without a class are in no class that could be frequent."""
+    """Return the rows of the records to keep; records without a class are dropped."""
     _, venues = np.unique([record["venue"] or "" for record in records], return_inverse=True)
     years = np.array([record["year"] for record in records])
     labelled = np.array([bool(record["venue"]) for record in records])
@@ -164,10 +158,7 @@ def _frequent_classes(records: list[dict[str, Any]], least: int, per_year: PerYe
 
 
 def _frequent_authors(records: list[dict[str, Any]], least: int) -> list[dict[str, Any]]:
-    counts: dict[tuple[str, int], int] = {}
-    for record in records:
-        for author in set(record["authors"]):
-            counts[author, record["year"]] = counts.get((author, record["year"]), 0) + 1
+    counts = Counter((author, record["year"]) for record in records for author in set(record["authors"]))
     kept = []
     for record in records:
         authors = [author for author in record["authors"] if counts[author, record["year"]] >= least]
@@ -178,13 +169,8 @@ def _frequent_authors(records: list[dict[str, Any]], least: int) -> list[dict[st
 
 def _citations(records: list[dict[str, Any]]) -> NDArray[np.int64]:
     row_of = {record["id"]: row for row, record in enumerate(records)}
-    pairs = [
-        (row, row_of[reference])
-        for row, record in enumerate(records)
-        for reference in record["references"]
-        if reference in row_of
-    ]
-    return np.array(pairs, np.int64).reshape(-1, 2).T
+    cited = ((row, row_of.get(reference)) for row, record in enumerate(records) for reference in record["references"])
+    return np.array([pair for pair in cited if pair[1] is not None], np.int64).reshape(-1, 2).T
 
 
 def _shared_authors(records: list[dict[str, Any]]) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Made-up evolving graphs of which the truth is known, from a hundred vertices to millions."""
+"""Synthetic evolving graphs with known classes, drift and homophily, from a hundred vertices to millions."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from evergraph.errors import InputError
+from evergraph.errors import InputError, Origin
 from evergraph.graph import EvolvingGraph
-from evergraph.graph.columns import EdgeColumns, Origin, VertexColumns
+from evergraph.graph.columns import EdgeColumns, VertexColumns
 from evergraph.graph.features import WordCounts
 from evergraph.graph.ids import Strings
 from evergraph.graph.times import MAX_SPAN, TimeAxis
@@ -26,7 +26,7 @@ _Longs = NDArray[np.int64]
 _Ints = NDArray[np.int32]
 
 _MOST = 2**31 - 1
-# Of the parameters not named here, whole numbers may be anything from 0, and shares go up to 1.
+# Other whole numbers start at 0 without a limit; other numbers are shares from 0 to 1.
 _RANGES = {
     "vertices": (1, _MOST),
     "times": (1, MAX_SPAN),
@@ -35,25 +35,16 @@ _RANGES = {
     "imbalance": (0, 10),
     "degree": (0, 100_000),
 }
-_TRIES = 6  # how often a link looks for a partner before it is given up
+_TRIES = 6  # draws of a partner for an edge before the edge is left out
 
 
 @dataclass(frozen=True, eq=False)
 class SyntheticGraph:
-    """A generated graph and the truth about it; classes stand in order of birth, as in the graph.
+    """A synthetic graph and what it was drawn from. Classes are in order of birth, as in the graph.
 
-    Parameters
-    ----------
-    graph
-        The graph.
-    births, deaths
-        First and last time at which there are vertices of each class, by its name.
-    classes
-        The true class of each vertex (its row in the graph's classes), also where the graph has no label for it.
-    class_share
-        Probability of each class at each time, ``class_share[time, class]``, from which the classes were drawn.
-    topics
-        Columns of the words that each class uses at each time, from frequent to rare: ``topics[time, class, place]``.
+    ``births`` and ``deaths`` are the first and last period of each class by its name. ``classes`` is the true class of
+    each vertex (its row in the graph's classes), also without a label. ``class_share[period, class]`` are the
+    probabilities of the classes, and ``topics[period, class, place]`` the word columns of a class, frequent ones first.
 
     Examples
     --------
@@ -72,47 +63,45 @@ class SyntheticGraph:
 
 @dataclass(frozen=True)
 class Synthetic:
-    """What an evolving graph should be like; `generate` makes one.
+    """The parameters of a synthetic graph; `generate` makes one.
 
-    The same parameters give the same graph. Vertices, links, texts and labels are drawn apart from each other, so that
-    another ``label_rate``, say, leaves all else as it was. Vertices are numbered from 0, and so are times.
+    Equal parameters give equal graphs. Vertices, edges, texts and labels are drawn independently, so changing
+    ``label_rate``, for example, changes nothing else. Ids and periods count from 0.
 
     Parameters
     ----------
-    vertices
-        Number of vertices.
-    times
-        Number of times over which they come.
+    vertices, times
+        Number of vertices and of periods.
     classes
         Number of classes that exist from the start.
     new_classes
-        Number of classes born later, evenly spread and one at a time, when a quarter of the vertices exist or more.
+        Number of later classes, born one at a time at even intervals once a quarter of the vertices exist.
     dying_classes
-        How many of the first classes end before the last time.
+        How many of the first classes end before the last period.
     growth
-        How many times as many vertices come at each time as at the one before.
+        Ratio of the number of vertices in a period to that in the period before.
     imbalance
-        Exponent of Zipf's law for the sizes of classes, whatever their age: 0 makes them alike.
+        Exponent of Zipf's law for the sizes of classes, independent of their age; 0 makes them equal.
     homophily
         Probability that both ends of an edge have the same class.
     degree
-        Mean degree. Edges without a partner (the only vertex of a class has no like) are left out.
+        Mean degree. Edges without a possible partner are left out.
     recency
-        By which share a vertex gets less attractive to new ones with each time: with 0 age does not matter, with 1
-        vertices link within their own time only.
+        Share by which a vertex becomes less attractive to new ones with each period. At 0 age does not matter, at 1
+        edges stay within a period.
     words
-        Size of the vocabulary: a quarter is common to all, and each class has its own part of the rest.
+        Size of the vocabulary: a quarter is common to all classes, the rest is divided among them.
     words_per_vertex
-        Number of words in each text; with 0 the graph has no features.
+        Number of words in each text; 0 makes a graph without features.
     text_noise
-        Share of common words that say nothing about the class.
+        Share of common words, which are independent of the class.
     drift
-        How fast the past becomes stale: the deviation of the random walk of the logarithmic class weights, and the
-        share of its words that a class exchanges, from one time to the next.
+        Change from one period to the next: the standard deviation of the random walk of the logarithmic class weights,
+        and the share of its words that a class exchanges.
     label_rate
         Share of the vertices with a label. The first vertex of each class always has one.
     seed
-        Seed of all that is random.
+        Seed of the random numbers.
 
     Examples
     --------
@@ -148,14 +137,14 @@ class Synthetic:
             if isinstance(value, bool) or not isinstance(value, numbers) or not low <= value <= high:
                 _refuse(name, value, f"a {'whole ' if whole else ''}number from {low} to {high}")
         if self.dying_classes >= self.classes:
-            _refuse("dying_classes", self.dying_classes, f"fewer than classes ({self.classes}), so that some live on")
+            _refuse("dying_classes", self.dying_classes, f"fewer than classes ({self.classes})")
         if self.dying_classes and self.times == 1:
             _refuse("dying_classes", self.dying_classes, "0, or more times than 1")
         if self.words < 4 * self.total:
             _refuse("words", self.words, f"at least {4 * self.total}, four for each class")
         if self.new_classes > (room := self.times - self._mature):
             _refuse(
-                "new_classes", self.new_classes, f"at most {room}, for so many times follow a quarter of the vertices"
+                "new_classes", self.new_classes, f"at most {room}, the number of times after a quarter of the vertices"
             )
         for time, count in enumerate(np.diff(self._starts).tolist()):
             if count < (needed := max(1, len(self._ending(time)))):
@@ -168,7 +157,7 @@ class Synthetic:
         return self.classes + self.new_classes
 
     def generate(self) -> SyntheticGraph:
-        """Make the graph."""
+        """Generate the graph."""
         import pyarrow as pa
 
         for_share, for_class, for_links, for_topics, for_words, for_labels = np.random.default_rng(self.seed).spawn(6)
@@ -185,40 +174,40 @@ class Synthetic:
         vertices = VertexColumns(np.arange(self.vertices), times, codes, names, features, TimeAxis())
         edges = EdgeColumns(pa.array(source), pa.array(target), None, Origin("edges"))
         graph = EvolvingGraph.from_columns(vertices, edges, about={"source": repr(self)})
-        births, deaths = (dict(zip(names, of_class.tolist(), strict=True)) for of_class in self._lives)
+        births, deaths = (dict(zip(names, of_class.tolist(), strict=True)) for of_class in self._spans)
         return SyntheticGraph(graph, births, deaths, classes, share, topics)
 
     @cached_property
     def _starts(self) -> _Longs:
-        """First vertex of each time, and the number of vertices."""
+        """First vertex of each period, and the number of vertices."""
         steps = np.arange(self.times)
-        # The largest power is 1, whichever way the growth goes, so that none overflows.
+        # The largest power is 1, so that none overflows.
         weights = np.power(self.growth, steps - (self.times - 1 if self.growth > 1 else 0), dtype=np.float64)
         reached = np.cumsum(weights)
         return np.concatenate([[0], np.rint(reached / reached[-1] * self.vertices)]).astype(np.int64)
 
     @property
     def _mature(self) -> int:
-        """The first time at which a quarter of the vertices are there already."""
+        """The first period before which a quarter of the vertices exist."""
         return int(np.searchsorted(self._starts, self.vertices / 4))
 
     @cached_property
-    def _lives(self) -> tuple[_Longs, _Longs]:
-        """First and last time of each class."""
+    def _spans(self) -> tuple[_Longs, _Longs]:
+        """First and last period of each class."""
         births, deaths = np.zeros(self.total, np.int64), np.full(self.total, self.times - 1, np.int64)
         births[self.classes :] = _spread(self._mature, self.times, self.new_classes)
         deaths[: self.dying_classes] = _spread(self.times // 4, self.times - 1, self.dying_classes)
         return births, deaths
 
     def _ending(self, time: int) -> _Longs:
-        """Classes of which this is the first or the last time."""
-        births, deaths = self._lives
+        """Classes whose first or last period this is."""
+        births, deaths = self._spans
         return np.flatnonzero((births == time) | (deaths == time))
 
     def _class_share(self, rng: _Rng) -> _Floats:
         steps = self.drift * rng.standard_normal((self.times, self.total))
         steps[0] = -self.imbalance * np.log(rng.permutation(self.total) + 1.0)
-        births, deaths = self._lives
+        births, deaths = self._spans
         time = np.arange(self.times)[:, None]
         walk = np.where((births <= time) & (time <= deaths), np.cumsum(steps, axis=0), -np.inf)
         weights = np.exp(walk - walk.max(axis=1, keepdims=True))
@@ -229,15 +218,15 @@ class Synthetic:
         for time in range(self.times):
             part = classes[self._starts[time] : self._starts[time + 1]]
             part[:] = _draw(rng, share[time], len(part))
-            # However rare, a class has a vertex at its birth and at its death. These come first in their time, so that
-            # classes appear in the order of their numbers.
+            # Every class has a vertex in its first and last period, however rare it is. These come first in their
+            # period, so that classes first occur in the order of their numbers.
             ending = self._ending(time)
             part[: len(ending)] = ending
         return classes
 
     def _draw_links(self, rng: _Rng, times: _Longs, classes: _Ints) -> tuple[_Longs, _Longs]:
-        """Links from each vertex to others of its own or an earlier time."""
-        # A cell is a class at a time. Its vertices are alike, so that a link draws a cell and then any vertex of it.
+        """Draw edges from each vertex to others of its own or an earlier period."""
+        # A cell is a class in a period. An edge draws a cell and then any vertex of it.
         by_cell = np.argsort(classes, kind="stable")
         cells = np.bincount(classes.astype(np.int64) * self.times + times, minlength=self.total * self.times)
         first = (np.cumsum(cells) - cells).reshape(self.total, self.times)
@@ -266,10 +255,10 @@ class Synthetic:
     def _draw_topics(self, rng: _Rng) -> _Ints:
         common = self.words // 4
         own = (self.words - common) // self.total
-        # Only a quarter of a class's words is in use at a time: there are others to drift to.
+        # Only a quarter of a class's words is in use in a period, so that there are others to drift to.
         shape = self.times, self.total, (own + 3) // 4
         mine = common + own * np.arange(self.total)[:, None] + rng.integers(own, size=shape)
-        # Every second word is common, so that classes overlap, and new ones bring partly new words.
+        # Every second word is common, so that classes overlap and new classes share words with old ones.
         fresh = np.where(np.arange(shape[2]) % 2, rng.integers(common, size=shape), mine)
         changed = np.where(rng.random(shape) < self.drift, np.arange(self.times)[:, None, None], 0)
         return np.take_along_axis(fresh, np.maximum.accumulate(changed), axis=0).astype(np.int32)
@@ -287,7 +276,7 @@ class Synthetic:
 
 
 def synthetic(**parameters: Any) -> EvolvingGraph:
-    """Return a made-up graph, without the truth about it; the parameters are those of `Synthetic`.
+    """Return a synthetic graph; the parameters are those of `Synthetic`.
 
     Examples
     --------
@@ -298,11 +287,11 @@ def synthetic(**parameters: Any) -> EvolvingGraph:
 
 
 def _refuse(name: str, value: object, fix: str) -> NoReturn:
-    raise InputError(f"{name} cannot be {value!r}", fix=f"let {name} be {fix}")
+    raise InputError(f"{name} is {value!r}", fix=f"let {name} be {fix}")
 
 
 def _spread(first: int, stop: int, count: int) -> _Longs:
-    """So many times from ``first`` to before ``stop``, evenly spaced."""
+    """Return ``count`` evenly spaced periods from ``first`` to before ``stop``."""
     return first + (2 * np.arange(count) + 1) * (stop - first) // (2 * max(count, 1))
 
 
@@ -311,20 +300,20 @@ def _zipf(count: int) -> _Floats:
 
 
 def _draw(rng: _Rng, weights: _Floats, size: int | tuple[int, int]) -> _Longs:
-    """Numbers of weights, drawn in proportion to these; a weight of zero is never drawn."""
+    """Draw indices in proportion to weights; a weight of zero is never drawn."""
     reached = np.cumsum(weights)
     return np.searchsorted(reached / reached[-1], rng.random(size), side="right")
 
 
 def _draw_cells(rng: _Rng, weights: _Floats, own: _Ints, alike: NDArray[np.bool_]) -> tuple[_Longs, _Longs]:
-    """Rows (classes) and columns of weights, drawn in proportion to these from one's own row or from all others."""
-    # The weights are laid end to end on a line, row after row, so that a point drawn on it falls into a cell.
+    """Draw rows (classes) and columns in proportion to weights, from a vertex's own row or from all others."""
+    # The weights are laid end to end on a line, row after row; a point drawn on it falls into a cell.
     line = np.cumsum(weights)
     ends = line[weights.shape[1] - 1 :: weights.shape[1]]
     start = np.concatenate([[0], ends[:-1]])[own]
     length = ends[own] - start
     at = rng.random(len(own)) * np.where(alike, length, line[-1] - length)
     at += np.where(alike, start, np.where(at < start, 0, length))
-    # Nobody else there, or an unlucky rounding: the caller sees that the class is wrong.
+    # Without other vertices, or by rounding, the class may be wrong; the caller checks that.
     at = np.minimum(at, np.nextafter(line[-1], 0))
     return np.divmod(np.searchsorted(line, at, side="right"), weights.shape[1])

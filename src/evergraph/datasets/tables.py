@@ -1,4 +1,4 @@
-"""Graphs from two tables: vertices and edges, as CSV or Parquet."""
+"""Graphs as two tables, vertices and edges: read them from CSV or Parquet, and turn a graph into tables."""
 
 from __future__ import annotations
 
@@ -8,31 +8,30 @@ import textwrap
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from evergraph.datasets.files import TableFile, open_table
-from evergraph.graph.column_names import Columns
+from evergraph.errors import Origin
+from evergraph.graph import ids as id_columns
 from evergraph.graph.columns import (
+    Columns,
     EdgeColumns,
-    Origin,
     VertexColumns,
-    as_features,
     class_column,
     edge_columns,
     id_column,
     vertex_columns,
 )
 from evergraph.graph.evolving import EvolvingGraph
+from evergraph.graph.features import DenseFeatures, Features, WordCounts, as_features
 from evergraph.graph.times import TimeAxis
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from evergraph.graph.features import Features
-
-__all__ = ["Columns", "feature_columns", "read_edges", "read_ids", "read_tables", "read_vertices"]
+__all__ = ["Columns", "feature_columns", "read_edges", "read_ids", "read_tables", "read_vertices", "to_tables"]
 
 log = logging.getLogger(__name__)
 
@@ -54,24 +53,24 @@ def read_tables(
 ) -> EvolvingGraph:
     r"""Read a graph from a table of vertices and a table of edges: CSV, TSV (both also .gz) or Parquet.
 
-    In text files every id is a string, just as it stands: ``007``, ``1e5``, ``nan`` and ``NA`` are four different ids.
+    In text files every id is a string, unchanged: ``007``, ``1e5``, ``nan`` and ``NA`` are four different ids.
 
     Parameters
     ----------
     vertices, edges
         The files.
     id, time, label, text
-        Columns of the vertices. An empty label is no label. A column called ``text`` is taken without being named,
-        unless there are ``features``. ``label=""`` and ``text=""`` leave labels or text out.
+        Columns of the vertices. An empty label is no label. Without ``features``, a column named ``text`` is used by
+        default. ``label=""`` and ``text=""`` leave labels or text out.
     features
-        Columns of numbers instead of text, by name or pattern (``emb_*``), in this order; see `feature_columns`. One
-        Parquet column of lists will also do.
+        Columns of numbers instead of text, by name or pattern (``emb_*``), in this order; see `feature_columns`. In
+        Parquet, one column of lists also works.
     source, target, edge_time
-        Columns of the edges; a column called ``time`` is taken without being named, unless ``edge_time=""``.
+        Columns of the edges. A column named ``time`` is used by default; ``edge_time=""`` leaves it out.
     every
         Granularity of time: ``"year"``, ``"month"``, ``"week"``, ``"day"`` or a number; see `EvolvingGraph.build`.
     drop_dangling
-        Drop edges to unknown ids instead of refusing them.
+        Drop edges to unknown ids instead of raising an error.
 
     Examples
     --------
@@ -98,16 +97,10 @@ def read_vertices(
     axis: TimeAxis | None = None,
     unlabelled: bool = False,
 ) -> VertexColumns:
-    """Checked vertices of a table.
+    """Read and check the vertices of a table.
 
-    Parameters
-    ----------
-    path, columns
-        The file, and what its columns are called.
-    every, axis
-        Granularity of time; or the axis of the graph that the vertices are for.
-    unlabelled
-        Whether the column of labels may be missing.
+    Give the granularity of time (``every``), or the ``axis`` of the graph that the vertices are for. With
+    ``unlabelled``, the column of labels may be missing.
     """
     table = open_table(path)
     wanted = _features(table, columns.features)
@@ -131,14 +124,13 @@ def read_vertices(
         every=every,
         axis=axis,
     )
-    ignored = [name for name in table.names if name not in (*used, *wanted)]
-    if ignored:
-        log.info("%s: columns not used: %s", path, textwrap.shorten(", ".join(ignored), 400, placeholder=" …"))
+    if unused := [name for name in table.names if name not in (*used, *wanted)]:
+        log.info("%s: unused columns: %s", path, textwrap.shorten(", ".join(unused), 400, placeholder=" …"))
     return checked
 
 
 def read_edges(path: str | Path, columns: Columns, axis: TimeAxis) -> EdgeColumns:
-    """Checked edges of a table."""
+    """Read and check the edges of a table."""
     table = open_table(path)
     time = columns.edge_time
     if time is None and "time" in table.names:
@@ -151,7 +143,7 @@ def read_edges(path: str | Path, columns: Columns, axis: TimeAxis) -> EdgeColumn
 
 
 def read_ids(path: str | Path, id: str = "id", label: str | None = None) -> tuple[pa.Array, pa.Array | None, Origin]:
-    """Ids of a table and, where a column of labels is named, a class name beside each; and where they came from."""
+    """Read the ids of a table and, if a column of labels is named, their class names; also return the origin."""
     table = open_table(path)
     _check_names(table, {"id": id, "label": label}, {})
     read = table.read([name for name in (id, label) if name is not None])
@@ -160,17 +152,10 @@ def read_ids(path: str | Path, id: str = "id", label: str | None = None) -> tupl
 
 
 def feature_columns(path: str | Path, patterns: Sequence[str]) -> tuple[str, ...]:
-    r"""The columns of a table that names or patterns mean, each once, in the order in which features are read.
+    r"""Return the columns of a table that match names or patterns, each once, in the order of the features.
 
-    Features have no names once they are read, only places. Whoever reads a second table for the same graph should
-    therefore name its columns one by one, as this function does, and not by patterns.
-
-    Parameters
-    ----------
-    path
-        The file.
-    patterns
-        Names or patterns. Their order counts; columns of one pattern come in the order of the file.
+    The order of the patterns counts; columns of one pattern are in the order of the file. Once read, dense features
+    have places but no names. To read a second table for the same graph, name its columns one by one, as returned here.
 
     Examples
     --------
@@ -192,19 +177,18 @@ def _check_names(table: TableFile, named: dict[str, str | None], hints: dict[str
         table.origin.fail(
             f"there is no column '{column}' (there are: {', '.join(table.names)})",
             column=column,
-            fix=f"say which column it is with --{option}{guess}{hints.get(option, '')}",
+            fix=f"name the column with --{option}{guess}{hints.get(option, '')}",
         )
 
 
 def _features(table: TableFile, patterns: Sequence[str]) -> list[str]:
-    """Columns that the patterns name, in the order of the patterns; those of one pattern in the order of the file."""
     found: dict[str, None] = {}
     for pattern in patterns:
-        # A name is itself before it is a pattern: that of a column may have brackets, as emb[0].
+        # An exact name is not a pattern: column names may have brackets, as emb[0].
         meant = [pattern] if pattern in table.names else [name for name in table.names if fnmatchcase(name, pattern)]
         if not meant:
             table.origin.fail(
-                f"no column is called '{pattern}' (there are: {', '.join(table.names)})",
+                f"no column is named '{pattern}' (there are: {', '.join(table.names)})",
                 column=pattern,
                 fix="name the feature columns with --features",
             )
@@ -213,7 +197,7 @@ def _features(table: TableFile, patterns: Sequence[str]) -> list[str]:
 
 
 def _numbers(columns: pa.Table, wanted: list[str], table: TableFile) -> Features:
-    """Dense features of number columns, or of one column of equally long lists."""
+    """Return the dense features of number columns and of columns of lists of equal length."""
     import pyarrow as pa
 
     parts, names = [], []
@@ -221,16 +205,15 @@ def _numbers(columns: pa.Table, wanted: list[str], table: TableFile) -> Features
         column = columns.column(name).combine_chunks()
         kind = column.type
         if column.null_count:
-            table.origin.fail(
-                "a feature is missing", column=name, row=column.is_null().index(True).as_py(), fix="write a number"
-            )
+            row = column.is_null().index(True).as_py()
+            table.origin.fail("a feature is missing", column=name, row=row, fix="write a number")
         if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
             flat = column.flatten()
             width = len(flat) // max(len(column), 1)
             lengths = np.diff(column.offsets) if not pa.types.is_fixed_size_list(kind) else np.array([width])
             if (lengths != width).any():
                 row = int(np.argmax(lengths != lengths[0]))
-                table.origin.fail("the lists are not equally long", column=name, row=row, fix="give one length to all")
+                table.origin.fail("the lists have different lengths", column=name, row=row, fix="give equal lengths")
             column, kind, shape = flat, flat.type, (len(column), width)
             names += [f"{name}[{place}]" for place in range(width)]
         else:
@@ -240,3 +223,60 @@ def _numbers(columns: pa.Table, wanted: list[str], table: TableFile) -> Features
             table.origin.fail(f"a column of {kind} holds no numbers", column=name, fix="give numbers")
         parts.append(np.asarray(column.cast(pa.float32(), safe=False)).reshape(shape))
     return as_features(np.concatenate(parts, axis=1), names, table.origin)
+
+
+def to_tables(
+    graph: EvolvingGraph, first: int | str | None = None, last: int | str | None = None, *, labels: bool = True
+) -> tuple[pa.Table, pa.Table]:
+    """Return a graph, or its slices from ``first`` to ``last``, as tables that `read_tables` reads once written.
+
+    Vertices have ``id``, ``time`` and, if the graph has any, ``label``, ``text`` (words as often as they are counted,
+    in no order) or ``features`` (lists of numbers). Edges have ``source``, ``target`` and ``time``. A slice has the
+    edges that become visible in it, so the tables of all slices make up the graph.
+
+    Examples
+    --------
+    >>> graph = EvolvingGraph.build(
+    ...     {"id": ["a", "b", "c"], "time": [1, 2, 2], "label": ["x", None, "y"], "text": ["one", "two two", ""]},
+    ...     [("a", "b"), ("b", "c")],
+    ... )
+    >>> vertices, edges = to_tables(graph, 2, 2)
+    >>> vertices.to_pydict()
+    {'id': ['b', 'c'], 'time': [2, 2], 'label': [None, 'y'], 'text': ['two two', '']}
+    >>> edges.num_rows, to_tables(graph, 1, 1)[1].num_rows
+    (2, 0)
+    """
+    import pyarrow as pa
+
+    low = graph.first_time if first is None else graph.axis.period(first)
+    high = graph.last_time if last is None else graph.axis.period(last)
+    rows = slice(*np.searchsorted(graph.times, [low, high + 1]).tolist())
+    value = graph.axis.value
+    columns: dict[str, Any] = {
+        "id": id_columns.to_arrow(graph.ids[rows]),
+        "time": [value(time) for time in graph.times[rows]],
+    }
+    if labels:
+        columns["label"] = pa.array(graph.names_of(graph.codes[rows]).tolist(), pa.string())
+    if isinstance(graph.features, WordCounts):
+        columns["text"] = _texts(graph.features, rows)
+    elif graph.features is not None:
+        part = graph.features.rows(rows)
+        dense = part.values if isinstance(part, DenseFeatures) else part.matrix.toarray()
+        columns["features"] = pa.FixedSizeListArray.from_arrays(pa.array(dense.ravel()), max(dense.shape[1], 1))
+    source, target, own = graph.links.ends()
+    seen = np.maximum(graph.times[source], graph.times[target]) if own is None else own
+    shown = np.flatnonzero((seen >= low) & (seen <= high))
+    edges = {
+        "source": id_columns.to_arrow(id_columns.take(graph.ids, source[shown])),
+        "target": id_columns.to_arrow(id_columns.take(graph.ids, target[shown])),
+        "time": [value(time) for time in seen[shown]],
+    }
+    return pa.table(columns), pa.table(edges)
+
+
+def _texts(features: WordCounts, rows: slice) -> list[str]:
+    matrix, words = features.rows(rows).matrix, np.array(features.columns.tolist(), object)
+    counts = np.rint(matrix.data).astype(np.int64)
+    ends = np.concatenate([[0], np.cumsum(counts)])[matrix.indptr]
+    return [" ".join(part) for part in np.split(np.repeat(words[matrix.indices], counts), ends[1:])[:-1]]

@@ -303,7 +303,7 @@ def set_number(
     ...     share: float = 0.5
     >>> set_number(Half(2.0), "share", 0, 1)
     Traceback (most recent call last):
-    evergraph.errors.InputError: the argument share is 2.0. To fix it: set share to a number from 0 to 1.
+    evergraph.errors.InputError: the argument share is 2.0. Set share to a number from 0 to 1.
     """
     value: Any = getattr(part, name)
     valid = not isinstance(value, bool) and isinstance(value, Integral if whole else Real) and math.isfinite(value)

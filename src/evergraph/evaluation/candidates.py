@@ -78,7 +78,7 @@ def candidate(name: str) -> Candidate:
     --------
     >>> candidate("msp/conformal:much")
     Traceback (most recent call last):
-    evergraph.errors.InputError: 'much' in 'conformal:much' is not a number. To fix it: write a number, as in gdoc:0.5.
+    evergraph.errors.InputError: 'much' in 'conformal:much' is not a number. Write a number, as in gdoc:0.5.
     """
     if name.startswith(_WITHOUT):
         return Candidate(name, _without(name.removeprefix(_WITHOUT)))

@@ -10,9 +10,8 @@ from typing import Any
 from evergraph.detect import Detector
 from evergraph.errors import InputError
 from evergraph.evaluation.results import flat
-from evergraph.graph.evolving import EvolvingGraph
+from evergraph.graph.evolving import EvolvingGraph, TextMode
 from evergraph.graph.times import TimeAxis
-from evergraph.graph.window import TextMode
 from evergraph.learning.learner import LifelongLearner, Restart
 from evergraph.learning.task import History, Mode, Task, tasks
 from evergraph.names import DEFAULT_DETECTOR, DEFAULT_MODEL, build_detector, build_model, described

@@ -1,21 +1,15 @@
-"""The evolving graph, its windows, its words and its folder on disk.
-
-Names are imported when first used, so that a module of this package costs no more than itself.
-"""
+"""The evolving graph: windows, columns, features and the graph folder. Names are imported on first use."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from evergraph.graph.evolving import EvolvingGraph
-    from evergraph.graph.window import Window
+    from evergraph.graph.evolving import EvolvingGraph, Window
 
 __all__ = ["EvolvingGraph", "Window"]
 
-_HOME = {"EvolvingGraph": "evergraph.graph.evolving", "Window": "evergraph.graph.window"}
-
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in __all__:
         raise AttributeError(f"module 'evergraph.graph' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    return getattr(import_module("evergraph.graph.evolving"), name)

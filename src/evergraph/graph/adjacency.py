@@ -15,19 +15,12 @@ _MOST = np.iinfo(np.int32).max
 
 @dataclass(frozen=True, eq=False)
 class Adjacency:
-    """Each edge stands in the rows of both its ends; neighbours ascend; no self-loops, no doubles.
-
-    Parameters
-    ----------
-    indptr, indices
-        Compressed sparse rows, int32.
-    times
-        The time from which each entry's edge is visible; None where every edge is as old as its younger end.
-    """
+    """Each edge is in the rows of both its ends; neighbours ascend; no self-loops, no duplicates."""
 
     indptr: NDArray[np.int32]
     indices: NDArray[np.int32]
     times: NDArray[np.int64] | None = None
+    """Time from which each entry's edge is visible; None if every edge is as old as its younger end."""
 
     @classmethod
     def of(
@@ -37,15 +30,12 @@ class Adjacency:
         vertex_times: NDArray[np.int64],
         edge_times: NDArray[np.int64] | None = None,
     ) -> Adjacency:
-        """Rows of the edges between these vertices, named by their rows, in any direction and order.
-
-        Of several edges between two vertices the earliest counts.
-        """
+        """Build the rows from edges in any direction and order; of duplicate edges the earliest is kept."""
         n = len(vertex_times)
         proper = source != target
         source, target = source[proper].astype(np.int64), target[proper].astype(np.int64)
         _check_size(len(source), n)
-        # One sortable number an entry (row, column): sorting these is much faster than sorting pairs.
+        # One sortable number for each entry (row, column): sorting these is much faster than sorting pairs.
         keys = np.concatenate([source * n + target, target * n + source])
         visible = None
         if edge_times is None:
@@ -72,9 +62,9 @@ class Adjacency:
         vertex_times: NDArray[np.int64],
         edge_times: NDArray[np.int64] | None = None,
     ) -> Adjacency:
-        """Rows of these edges and more, given as for `of`; vertices may have been added at the end.
+        """Add edges, given as for `of`, and vertices at the end.
 
-        The result is that of `of` with all edges, but only the new ones are sorted.
+        The result equals that of `of` with all edges, but only the new ones are sorted.
         """
         added, n = Adjacency.of(source, target, vertex_times, edge_times), len(vertex_times)
         _check_size(self.edges + added.edges, n)
@@ -101,28 +91,27 @@ class Adjacency:
         return len(self.indices) // 2
 
     def matrix(self) -> sparse.csr_array:
-        """The adjacency as a symmetric scipy matrix of ones."""
+        """Return the edges as a symmetric scipy matrix of ones."""
         n = len(self.indptr) - 1
         return sparse.csr_array((np.ones(len(self.indices), np.bool_), self.indices, self.indptr), shape=(n, n))
 
     def rows(self) -> NDArray[np.int32]:
-        """Row of each entry."""
+        """Return the row of each entry."""
         return np.repeat(np.arange(len(self.indptr) - 1, dtype=np.int32), np.diff(self.indptr))
 
     def _visible(self, vertex_times: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The time from which each entry's edge is visible."""
         if self.times is not None:
             return self.times
         return np.maximum(vertex_times[self.rows()], vertex_times[self.indices])
 
     def ends(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64] | None]:
-        """Each edge once: its older end, its younger end and, where edges have their own, its time."""
+        """Return each edge once: older end, younger end and, if edges have times of their own, the time."""
         rows = self.rows()
         once = np.flatnonzero(rows < self.indices)
         return rows[once], self.indices[once], None if self.times is None else self.times[once]
 
     def part(self, rows: slice, last: int) -> Adjacency:
-        """Edges with both ends among a run of vertices and visible at time ``last``, renumbered from 0."""
+        """Return the edges within a range of vertices that are visible at time ``last``, renumbered from 0."""
         start, stop = self.indptr[rows.start], self.indptr[rows.stop]
         columns = self.indices[start:stop]
         kept = (columns >= rows.start) & (columns < rows.stop)
@@ -137,13 +126,13 @@ class Adjacency:
 
 def _check_size(edges: int, vertices: int) -> None:
     if 2 * edges > _MOST or vertices > _MOST:
-        raise InputError(f"{edges:,} edges are more than can be held", fix=f"keep to {_MOST // 2:,} edges")
+        raise InputError(f"the graph has {edges:,} edges, too many", fix=f"use at most {_MOST // 2:,} edges")
 
 
 def _places(
     values: NDArray[np.int32], low: NDArray[np.int32], high: NDArray[np.int32], wanted: NDArray[np.int32]
 ) -> NDArray[np.int32]:
-    """Where each wanted value is or would be in its own ascending stretch ``[low, high)`` of the values."""
+    """Search each wanted value in its own ascending range ``[low, high)`` of the values, as `numpy.searchsorted`."""
     while (open_ := low < high).any():
         middle = low + (high - low) // 2
         less = open_.copy()

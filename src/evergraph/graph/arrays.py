@@ -1,38 +1,67 @@
-"""A graph as named arrays, and back: what the folder on disk holds."""
+"""A graph as named arrays: whole, as a graph folder holds it, or as immutable segments, as a workspace holds it.
+
+The first segment holds a whole graph, each later one what a slice added. A segment is a dict of numpy arrays of numbers
+and bytes, so it can be stored as it is, and never changes. `join` returns the graph of a sequence of segments: bit for
+bit the graph that repeated `EvolvingGraph.append` returns.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evergraph.errors import InputError, Origin
+from evergraph.graph import ids as id_columns
 from evergraph.graph.adjacency import Adjacency
+from evergraph.graph.classes import extend_names
+from evergraph.graph.columns import EdgeColumns, Ends, VertexColumns, find_ends
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.features import DenseFeatures, Features, SparseFeatures, WordCounts, kind_of
 from evergraph.graph.ids import Ids, Strings
-from evergraph.graph.times import TimeAxis
+from evergraph.graph.times import TimeAxis, check_span
 
 if TYPE_CHECKING:
     from evergraph.graph.disk import SavedArrays
 
 Arrays = dict[str, NDArray[Any]]
 
+Segment = Arrays
+"""The arrays of a segment by name.
+
+``header`` is JSON as bytes: the number of vertices and feature columns before the segment, and the kind of its
+features; in the first segment also the time axis and the description of the graph. The first segment has the arrays
+that `to_arrays` returns. The others have
+
+- ``ids`` (numbers) or ``ids.bytes`` and ``ids.offsets`` (strings), ``times``, and ``codes``, which are indices into the
+  class names of the segment, ``classes.bytes`` and ``classes.offsets``: the vertices in ascending order of time;
+- ``features`` (dense), or ``features.indptr``, ``.indices`` and ``.data`` with ``features.columns.bytes`` and
+  ``.offsets``, the names of the new columns (words);
+- ``source`` and ``target``: rows of the graph before; the vertices of the segment are numbered after those;
+- ``edge_times``, if edges have times of their own.
+"""
+
 _SPARSE_KINDS: dict[str, type[SparseFeatures]] = {kind.kind: kind for kind in (SparseFeatures, WordCounts)}
+_NONE = np.empty(0, np.int64)
+_NO_TIME = np.iinfo(np.int64).min  # an edge without a time of its own is as old as its younger end
 
 
 def to_arrays(graph: EvolvingGraph) -> Arrays:
-    """All arrays of a graph by name."""
+    """Return all arrays of a graph by name."""
     arrays: Arrays = {
         "times": graph.times,
         "codes": graph.codes,
         "indptr": graph.links.indptr,
         "indices": graph.links.indices,
-        **pack_strings("classes", Strings.of(graph.class_names)),
-        **pack_ids(graph.ids),
-        **pack_features(graph.features),
+        **_pack_strings("classes", Strings.of(graph.class_names)),
+        **_pack_ids(graph.ids),
+        **_pack_features(graph.features),
     }
     return arrays if graph.links.times is None else {**arrays, "edge_times": graph.links.times}
 
@@ -40,14 +69,14 @@ def to_arrays(graph: EvolvingGraph) -> Arrays:
 def from_arrays(
     arrays: Arrays, features: str, axis: TimeAxis, about: Mapping[str, str], source: SavedArrays | None = None
 ) -> EvolvingGraph:
-    """The graph of these arrays, whose features are of this kind."""
+    """Return the graph of these arrays; ``features`` is the kind of its features."""
     return EvolvingGraph(
-        unpack_ids(arrays),
+        _unpack_ids(arrays),
         arrays["times"],
         arrays["codes"],
-        tuple(unpack_strings("classes", arrays)),
+        tuple(_unpack_strings("classes", arrays)),
         Adjacency(arrays["indptr"], arrays["indices"], arrays.get("edge_times")),
-        unpack_features(features, arrays),
+        _unpack_features(features, arrays),
         axis,
         about,
         source,
@@ -55,33 +84,37 @@ def from_arrays(
 
 
 def find_damage(graph: EvolvingGraph) -> str | None:
-    """What is wrong with the arrays of a graph, were they written by something else or damaged; None if all is well.
+    """Return what is wrong with the arrays of a graph that may be damaged; None if nothing is.
 
-    Opening a graph does not look at this; whoever follows the arrays with compiled code must, for it does not notice
-    when they lead out of bounds.
+    Opening a graph does not check this. Compiled code must not run on unchecked arrays: it reads out of bounds.
     """
     features, indices, n = graph.features, graph.links.indices, len(graph)
     checks = {
         "times do not ascend": (graph.times[1:] >= graph.times[:-1]).all(),
         "classes are out of range": graph.codes.min() >= -1 and graph.codes.max() < len(graph.class_names),
-        "edges are out of range": not len(indices) or (indices.min() >= 0 and indices.max() < n),
+        "edges are out of range": _within(indices, n),
         "rows of edges are out of order": _is_pointer(graph.links.indptr, len(indices)),
     }
     if isinstance(features, SparseFeatures):
-        entries = features.indices
-        checks["features are out of range"] = not len(entries) or (
-            entries.min() >= 0 and entries.max() < features.width
-        )
-        checks["rows of features are out of order"] = _is_pointer(features.indptr, len(entries))
+        checks["features are out of range"] = _within(features.indices, features.width)
+        checks["rows of features are out of order"] = _is_pointer(features.indptr, len(features.indices))
     if isinstance(graph.ids, Strings):
         checks["ids are out of order"] = _is_pointer(graph.ids.offsets, len(graph.ids.data))
-    return next((problem for problem, well in checks.items() if not well), None)
+    return next((problem for problem, valid in checks.items() if not valid), None)
+
+
+def _within(indices: NDArray[Any], end: int) -> bool:
+    return not len(indices) or bool(indices.min() >= 0 and indices.max() < end)
+
+
+def _is_pointer(pointer: NDArray[Any], end: int) -> bool:
+    return bool(pointer[0] == 0 and pointer[-1] == end and (pointer[1:] >= pointer[:-1]).all())
 
 
 def fingerprint(graph: EvolvingGraph) -> str:
-    """SHA-256 over all that a run can see of a graph: vertices, times, classes, edges and features.
+    """Return a SHA-256 hash of everything that a run reads of a graph: vertices, times, classes, edges and features.
 
-    What is said about the graph, as its name or source, has no part in it.
+    The description of the graph (`about`) is not included.
 
     Examples
     --------
@@ -93,29 +126,22 @@ def fingerprint(graph: EvolvingGraph) -> str:
     """
     found = hashlib.sha256(f"{graph.axis.unit} {graph.axis.step} {kind_of(graph.features)}".encode())
     for name, array in sorted(to_arrays(graph).items()):
-        # Little-endian: the numbers count, not how a machine keeps them.
+        # Little-endian, so that the hash does not depend on the machine.
         plain = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
         found.update(f"\n{name} {plain.dtype.str} {plain.shape}\n".encode())
         found.update(plain.data if plain.size else b"")
     return found.hexdigest()
 
 
-def _is_pointer(pointer: NDArray[Any], end: int) -> bool:
-    return bool(pointer[0] == 0 and pointer[-1] == end and (pointer[1:] >= pointer[:-1]).all())
+def _pack_ids(ids: Ids) -> Arrays:
+    return _pack_strings("ids", ids) if isinstance(ids, Strings) else {"ids": ids}
 
 
-def pack_ids(ids: Ids) -> Arrays:
-    """Ids as arrays."""
-    return pack_strings("ids", ids) if isinstance(ids, Strings) else {"ids": ids}
+def _unpack_ids(arrays: Arrays) -> Ids:
+    return arrays["ids"] if "ids" in arrays else _unpack_strings("ids", arrays)
 
 
-def unpack_ids(arrays: Arrays) -> Ids:
-    """Ids from arrays."""
-    return arrays["ids"] if "ids" in arrays else unpack_strings("ids", arrays)
-
-
-def pack_features(features: Features | None) -> Arrays:
-    """Features as arrays."""
+def _pack_features(features: Features | None) -> Arrays:
     if features is None:
         return {}
     if isinstance(features, DenseFeatures):
@@ -125,30 +151,166 @@ def pack_features(features: Features | None) -> Arrays:
         "features.indptr": features.indptr - start,
         "features.indices": features.indices[start:stop],
         "features.data": features.data[start:stop],
-        **pack_strings("features.columns", features.columns),
+        **_pack_strings("features.columns", features.columns),
     }
 
 
-def unpack_features(kind: str, arrays: Arrays) -> Features | None:
-    """Features of a kind from arrays."""
+def _unpack_features(kind: str, arrays: Arrays) -> Features | None:
     if kind == "none":
         return None
     if kind == DenseFeatures.kind:
         return DenseFeatures(arrays["features"])
-    return _SPARSE_KINDS[kind](
-        arrays["features.indptr"],
-        arrays["features.indices"],
-        arrays["features.data"],
-        unpack_strings("features.columns", arrays),
-    )
+    indptr, indices, data = (arrays[f"features.{name}"] for name in ("indptr", "indices", "data"))
+    return _SPARSE_KINDS[kind](indptr, indices, data, _unpack_strings("features.columns", arrays))
 
 
-def pack_strings(name: str, strings: Strings) -> Arrays:
-    """A column of strings as two arrays."""
+def _pack_strings(name: str, strings: Strings) -> Arrays:
     packed = strings.packed()
     return {f"{name}.bytes": packed.data, f"{name}.offsets": packed.offsets}
 
 
-def unpack_strings(name: str, arrays: Arrays) -> Strings:
-    """A column of strings from two arrays."""
+def _unpack_strings(name: str, arrays: Arrays) -> Strings:
     return Strings(arrays[f"{name}.bytes"], arrays[f"{name}.offsets"])
+
+
+# --- segments ---------------------------------------------------------------------------------------------------------
+
+
+def base_segment(graph: EvolvingGraph) -> Segment:
+    """Return the first segment: a whole graph. The files of a saved graph are first checked against their hashes."""
+    if graph.source is not None:
+        graph.source.check()
+    axis = {"unit": graph.axis.unit, "step": graph.axis.step}
+    return {"header": _header(0, 0, graph.features, time=axis, about=dict(graph.about)), **to_arrays(graph)}
+
+
+def slice_segment(
+    graph: EvolvingGraph,
+    new: VertexColumns | None,
+    edges: EdgeColumns | None,
+    *,
+    drop_dangling: bool = False,
+    old_edges_from: int | None = None,
+) -> Segment:
+    """Return the segment that adds vertices and edges to a graph, or raise an error if they cannot be added.
+
+    ``old_edges_from`` is the time of edges between vertices of the graph that have no time of their own; by default
+    they are as old as their younger end.
+    """
+    width = 0 if graph.features is None else graph.features.width
+    segment: Segment = {}
+    columns = [] if new is None else [id_columns.to_arrow(new.ids)]
+    columns += [] if edges is None else [edges.source, edges.target]
+    known = id_columns.find_all(graph.ids, columns)  # in one pass over all ids of the graph
+    if new is not None:
+        features = _check(graph, new, known.pop(0))
+        segment |= _pack_ids(new.ids) | {"times": new.times, "codes": new.codes}
+        segment |= _pack_strings("classes", Strings.of(new.class_names)) | _pack_features(features)
+    ids = [graph.ids] if new is None else [graph.ids, new.ids]
+    source, target, times = find_ends(ids, edges, drop_dangling, known)
+    if times is None and old_edges_from is not None:
+        old = (source < len(graph)) & (target < len(graph))
+        times = np.where(old, old_edges_from, _NO_TIME) if old.any() else None
+    if len(source):
+        segment |= {"source": source.astype(np.int32), "target": target.astype(np.int32)}
+        segment |= {"edge_times": times} if times is not None else {}
+    return {"header": _header(len(graph), width, graph.features), **segment}
+
+
+def extend(graph: EvolvingGraph, segment: Segment) -> EvolvingGraph:
+    """Return the graph with one more segment."""
+    return _extend(graph, [segment])
+
+
+def join(segments: Sequence[Segment]) -> EvolvingGraph:
+    """Return the graph of these segments, of which the first is a `base_segment`.
+
+    Labels are those of the segments; classes are numbered in the order of their first use.
+    """
+    first, rest = segments[0], segments[1:]
+    about = _read_header(first)
+    graph = from_arrays(first, about["features"], TimeAxis(**about["time"]), about["about"]).frozen()
+    times = [graph.times, *(part["times"] for part in rest if "times" in part)]
+    if all(before[-1] <= after[0] for before, after in pairwise(times)):
+        return _extend(graph, rest)
+    return reduce(extend, rest, graph)
+
+
+def encode(segment: Segment) -> bytes:
+    """Return a segment as bytes; equal segments give equal bytes."""
+    from safetensors.numpy import save
+
+    return save({name: np.ascontiguousarray(array) for name, array in segment.items()})
+
+
+def decode(data: bytes) -> Segment:
+    """Return the segment of these bytes, sharing their memory."""
+    from safetensors.numpy import load
+
+    return dict(load(data))
+
+
+def _check(graph: EvolvingGraph, new: VertexColumns, rows: NDArray[np.int64]) -> Features | None:
+    """Refuse vertices that cannot be added; return their features with columns numbered as in the graph."""
+    known = np.flatnonzero(rows >= 0)
+    if len(known):
+        raise InputError(
+            f"vertex {id_columns.at(new.ids, known[0])!r} is in the graph already", fix="append new vertices only"
+        )
+    if type(new.features) is not type(graph.features):
+        raise InputError(
+            f"features of the new vertices: {kind_of(new.features)}; of the graph: {kind_of(graph.features)}",
+            fix="give the new vertices the same kind of features",
+        )
+    check_span(np.concatenate([graph.times, new.times]), Origin("vertices"), "time", rows=False)
+    if graph.features is None or new.features is None:
+        return None
+    return graph.features.place(new.features)  # type: ignore[arg-type]  # same types, see above
+
+
+def _extend(graph: EvolvingGraph, segments: Sequence[Segment]) -> EvolvingGraph:
+    """Add segments, none of which is older than those before it; a single one may be older than the graph."""
+    ids, times, codes, names, features = [graph.ids], [graph.times], [graph.codes], graph.class_names, []
+    ends: list[Ends] = []
+    vertices, width = len(graph), 0 if graph.features is None else graph.features.width
+    for segment in segments:
+        header = _read_header(segment)
+        if (header["vertices"], header["columns"], header["features"]) != (vertices, width, kind_of(graph.features)):
+            raise ValueError("a segment does not follow the one before it")
+        if "times" in segment:
+            ids.append(_unpack_ids(segment))
+            times.append(segment["times"])
+            names, rows = extend_names(names, _unpack_strings("classes", segment))
+            codes.append(rows[segment["codes"]])
+            vertices += len(segment["times"])
+            if (part := _unpack_features(header["features"], segment)) is not None:
+                features.append(part)
+                width += 0 if isinstance(part, DenseFeatures) else len(part.columns)
+        if "source" in segment:
+            ends.append((segment["source"], segment["target"], segment.get("edge_times")))
+    stacked = graph.features.stack(features) if features else graph.features  # type: ignore[union-attr,arg-type]
+    all_times, all_codes = (id_columns.append_rows(first, rest) for first, *rest in (times, codes))
+    columns = id_columns.join(ids), all_times, all_codes
+    if len(times) > 1 and times[1][0] < graph.last_time:
+        every = _concat([graph.links.ends(), *ends])
+        return EvolvingGraph.assemble(*columns, names, stacked, every, graph.axis, graph.about, graph.source)
+    source, target, edge_times = _concat(ends)
+    links = graph.links.insert(source, target, columns[1], edge_times)
+    return EvolvingGraph(*columns, names, links, stacked, graph.axis, dict(graph.about), graph.source).frozen()
+
+
+def _concat(ends: Sequence[Ends]) -> Ends:
+    source, target = (np.concatenate([_NONE, *(part[side] for part in ends)]) for side in (0, 1))
+    if all(part[2] is None for part in ends):
+        return source, target, None
+    times = [np.full(len(part[0]), _NO_TIME) if part[2] is None else part[2] for part in ends]
+    return source, target, np.concatenate(times)
+
+
+def _header(vertices: int, columns: int, features: Features | None, **more: Any) -> NDArray[np.uint8]:
+    content = {"vertices": vertices, "columns": columns, "features": kind_of(features), **more}
+    return np.frombuffer(json.dumps(content, ensure_ascii=False).encode(), np.uint8)
+
+
+def _read_header(segment: Segment) -> dict[str, Any]:
+    return dict(json.loads(segment["header"].tobytes()))

@@ -1,4 +1,4 @@
-"""Class names and their rows: integer class codes never leave the package, names do."""
+"""Class names and their rows. Codes (row numbers) stay inside the package; names are used outside."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from numpy.typing import NDArray
 
 from evergraph.errors import InputError
 
-__all__ = ["UNSEEN", "ClassRegistry", "total_variation"]
+__all__ = ["UNSEEN", "ClassRegistry", "columns_among", "extend_names", "total_variation"]
 
 UNSEEN = "unseen"
-"""What a decision says of a vertex whose class was never seen before; no class may bear this name."""
+"""The decision for a vertex flagged as unseen. No class may have this name."""
 
 
 @dataclass(frozen=True, eq=False)
 class ClassRegistry:
     """The classes of a graph, one row each, in the order in which they became known.
 
-    Rows never move: a graph that learns a new class appends it, so a model's output rows stay valid.
+    Rows never move: new classes are appended, so the output rows of a model stay valid.
 
     Parameters
     ----------
     names
         Class name by row.
     first, last
-        First and last time at which a vertex has the class; 0 where ``support`` is 0.
+        First and last period in which a vertex has the class; 0 where ``support`` is 0.
     support
         Number of vertices of the class.
 
@@ -46,13 +46,12 @@ class ClassRegistry:
 
     @classmethod
     def count(cls, names: Iterable[str], codes: NDArray[np.integer], times: NDArray[np.integer]) -> ClassRegistry:
-        """Registry of classes with the given names, counted over vertices in ascending order of time."""
+        """Count the classes with these names over vertices in ascending order of time."""
         names = tuple(names)
         labelled = np.flatnonzero(codes >= 0)
         codes, times = codes[labelled], times[labelled]
-        first = np.zeros(len(names), np.int64)
-        last = np.zeros(len(names), np.int64)
-        # Later writes win: forwards leaves the last time of each class, backwards the first.
+        first, last = np.zeros((2, len(names)), np.int64)
+        # Later writes win: writing forwards leaves the last time of each class, backwards the first.
         last[codes] = times
         first[codes[::-1]] = times[::-1]
         support = np.bincount(codes, minlength=len(names)).astype(np.int64)
@@ -65,14 +64,14 @@ class ClassRegistry:
         return {name: row for row, name in enumerate(self.names)}
 
     def row(self, name: str) -> int:
-        """Row of a class by its name."""
+        """Return the row of a class."""
         try:
             return self._rows[name]
         except KeyError:
             raise InputError(f"there is no class named {name!r}", fix="use one of the graph's class names") from None
 
     def count_of(self, name: str) -> int:
-        """Number of vertices of a class; 0 where there is none of that name."""
+        """Return the number of vertices of a class; 0 if there is no such class."""
         return int(self.support[self._rows[name]]) if name in self._rows else 0
 
     def __len__(self) -> int:
@@ -86,7 +85,7 @@ class ClassRegistry:
 
 
 def extend_names(names: tuple[str, ...], more: Iterable[str]) -> tuple[tuple[str, ...], NDArray[np.int32]]:
-    """Append the names that are new, and tell the row of each of ``more``; a last -1 is the row of no label.
+    """Append the new names; also return the row of each of ``more``, and a last entry -1 for "no label".
 
     Examples
     --------
@@ -100,7 +99,7 @@ def extend_names(names: tuple[str, ...], more: Iterable[str]) -> tuple[tuple[str
 
 
 def columns_among(classes: tuple[str, ...], names: Iterable[str]) -> NDArray[np.int64]:
-    """For each name its place among some classes, -1 where it is none of them; one more entry, -1, is for no label.
+    """Return the position of each name among the classes, -1 if absent, and a last entry -1 for "no label".
 
     Examples
     --------
@@ -112,7 +111,7 @@ def columns_among(classes: tuple[str, ...], names: Iterable[str]) -> NDArray[np.
 
 
 def total_variation(past: NDArray[np.float64], present: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Total variation of each row of the present against the row before of the past."""
+    """Return the total variation between each row of ``present`` and the previous row of ``past``."""
     past, now = (counts / counts.sum(axis=1, keepdims=True) for counts in (past[:-1], present[1:]))
     moves = np.full(len(present), np.nan)
     moves[1:] = np.abs(past - now).sum(axis=1) / 2

@@ -1,62 +1,53 @@
-"""The border: columns of a table become checked vertices and edges, or an error that names the row."""
+"""Check the columns of tables and turn them into vertices and edges, or into an error that names the row."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
-from evergraph.errors import InputError
+from evergraph.errors import InputError, Origin
 from evergraph.graph.classes import UNSEEN
-from evergraph.graph.features import DenseFeatures, Features, SparseFeatures, count_words
 from evergraph.graph.ids import Ids, Strings, at, find_all, first_duplicate, take
 from evergraph.graph.times import TimeAxis, check_span, choose_axis
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from evergraph.graph.features import Features
+
 log = logging.getLogger(__name__)
 
 Ends = tuple[NDArray[np.integer], NDArray[np.integer], NDArray[np.int64] | None]
 """Source and target of edges, by row, and their times."""
 
+_STRINGS = "give strings or whole numbers"
+_VERTICES, _EDGES = Origin("vertices"), Origin("edges")
+
 
 @dataclass(frozen=True)
-class Origin:
-    """The file (or the argument) that a table came from.
+class Columns:
+    """Names of the columns of the tables of vertices and edges, as for `read_tables`."""
 
-    Parameters
-    ----------
-    file
-        What an error calls the table: a path, or the name of an argument.
-    line_of
-        The line of a text file on which a row (counted from 0) starts, found only when an error needs it.
-    """
-
-    file: str | Path
-    line_of: Callable[[int], int | None] = lambda _: None
-
-    def fail(self, problem: str, *, fix: str, column: str | None = None, row: int | None = None) -> NoReturn:
-        """Raise an `InputError` that points here; rows are counted from 0 and told from 1."""
-        if row is None:
-            raise InputError(problem, fix=fix, file=self.file, column=column)
-        raise InputError(problem, fix=fix, file=self.file, column=column, row=row + 1, line=self.line_of(row))
-
-
-_VERTICES, _EDGES = Origin("vertices"), Origin("edges")
+    id: str = "id"
+    time: str = "time"
+    label: str = "label"
+    text: str | None = None
+    features: tuple[str, ...] = ()
+    source: str = "source"
+    target: str = "target"
+    edge_time: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class VertexColumns:
-    """Checked vertices in ascending order of time, those of one time in the order in which they came.
+    """Checked vertices in ascending order of time; vertices of one period keep their order.
 
-    ``codes`` point into ``class_names``; -1 is no label.
+    ``codes`` are indices into ``class_names``; -1 is no label.
     """
 
     ids: Ids
@@ -69,7 +60,7 @@ class VertexColumns:
 
 @dataclass(frozen=True, eq=False)
 class EdgeColumns:
-    """Checked edges between ids; whether the ids exist is not yet known."""
+    """Checked edges between ids. Whether the ids exist is checked by `find_ends`."""
 
     source: pa.Array
     target: pa.Array
@@ -79,22 +70,22 @@ class EdgeColumns:
 
 
 def as_table(table: Any, origin: Origin) -> pa.Table:
-    """A mapping of columns, a pandas or polars frame, or anything else that speaks Arrow, as an Arrow table."""
+    """Convert a mapping of columns, a pandas or polars frame, or any other Arrow-compatible table."""
     import pyarrow as pa
 
     if isinstance(table, pa.Table):
         return table
     named = None
-    if isinstance(table, Mapping) or hasattr(table, "items"):  # a pandas frame has them, too
+    if isinstance(table, Mapping) or hasattr(table, "items"):  # pandas frames have items too
         named = [(str(name), _as_array(values, origin, str(name))) for name, values in table.items()]
     try:
-        if named is not None:
-            return pa.Table.from_arrays([array for _, array in named], names=[name for name, _ in named])
-        return pa.table(table)
+        if named is None:
+            return pa.table(table)
+        return pa.Table.from_arrays([array for _, array in named], names=[name for name, _ in named])
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise InputError(
-            f"the {origin.file} are no table ({error})",
-            fix="give a mapping of equally long columns, a data frame or an Arrow table",
+            f"the {origin.file} are not a table ({error})",
+            fix="give a mapping of columns of equal length, a data frame or an Arrow table",
         ) from error
 
 
@@ -107,28 +98,24 @@ def _as_array(values: Any, origin: Origin, name: str) -> pa.Array:
     if kind and kind in "US":
         values = values.tolist()
     elif kind == "M" and np.datetime_data(values.dtype)[0] not in ("D", "s", "ms", "us", "ns"):
-        values = values.astype("datetime64[s]")  # Arrow knows no years and months
+        values = values.astype("datetime64[s]")  # Arrow has no years and months
     try:
         if not hasattr(values, "__len__"):
             values = list(values)
-        array = pa.array(values, from_pandas=True)  # so that NaN is a gap among strings, too
+        array = pa.array(values, from_pandas=True)  # NaN is a gap among strings too
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         origin.fail(
-            f"the values are no column ({error})",
+            f"the values are not a column ({error})",
             column=name,
             fix="give values of one kind: strings, whole numbers below 2^63, numbers or dates",
         )
     of_objects = isinstance(values, (list, tuple)) or str(getattr(values, "dtype", "")) == "object"
     if of_objects and pa.types.is_temporal(array.type):
-        # Among dates Arrow takes a number for a count of days.
-        numbers = [row for row, value in enumerate(values) if isinstance(value, (int, np.integer))]
-        if numbers:
-            origin.fail(
-                f"{values[numbers[0]]!r} is a number among dates",
-                column=name,
-                row=numbers[0],
-                fix="write all times in one way",
-            )
+        # Among dates Arrow reads a number as a count of days.
+        row = next((row for row, value in enumerate(values) if isinstance(value, (int, np.integer))), None)
+        if row is not None:
+            problem = f"{values[row]!r} is a number among dates"
+            origin.fail(problem, column=name, row=row, fix="write all times in the same way")
     return array
 
 
@@ -140,22 +127,25 @@ def check_vertices(
     every: str | int | None = None,
     axis: TimeAxis | None = None,
 ) -> VertexColumns:
-    """Checked vertices of columns in memory, as `EvolvingGraph.build` takes them."""
+    """Check vertices in memory, given as for `EvolvingGraph.build`."""
+    from evergraph.graph.features import as_features
+
     table = as_table(vertices, _VERTICES)
-    for wanted in ("label", "text"):
-        # Both may be missing, but not by a slip of the pen.
-        slips = [
-            name for name in table.column_names if name != wanted and name.strip().lower() in (wanted, f"{wanted}s")
-        ]
-        if wanted not in table.column_names and slips:
+    present = {wanted: wanted if wanted in table.column_names else None for wanted in ("label", "text")}
+    for wanted, found in present.items():
+        # Both may be missing, but not because of a typing error.
+        slips = [name for name in table.column_names if name.strip().lower() in (wanted, f"{wanted}s")]
+        if found is None and slips:
             _VERTICES.fail(
-                f"there is a column '{slips[0]}', but none '{wanted}'", column=slips[0], fix=f"call it '{wanted}'"
+                f"there is a column '{slips[0]}', but no column '{wanted}'",
+                column=slips[0],
+                fix=f"rename it to '{wanted}'",
             )
     return vertex_columns(
         table,
         _VERTICES,
-        label="label" if "label" in table.column_names else None,
-        text="text" if "text" in table.column_names else None,
+        label=present["label"],
+        text=present["text"],
         features=as_features(features, feature_names) if features is not None else None,
         every=every,
         axis=axis,
@@ -163,7 +153,7 @@ def check_vertices(
 
 
 def check_edges(edges: Any, axis: TimeAxis) -> EdgeColumns | None:
-    """Checked edges of columns in memory, as `EvolvingGraph.build` takes them."""
+    """Check edges in memory, given as for `EvolvingGraph.build`."""
     if edges is None:
         return None
     if isinstance(edges, (np.ndarray, list, tuple)):
@@ -192,6 +182,8 @@ def vertex_columns(
     axis: TimeAxis | None = None,
 ) -> VertexColumns:
     """Check the columns of vertices; None for ``label`` or ``text`` leaves them out."""
+    from evergraph.graph.features import count_words
+
     if not table.num_rows:
         origin.fail("there are no vertices", fix="give at least one")
     if text is not None and features is not None:
@@ -207,9 +199,9 @@ def vertex_columns(
     labels = class_column(_column(table, label, origin), origin, label) if label is not None else _nulls(len(ids))
     texts = _text(_column(table, text, origin), origin, text) if text is not None else None
     if features is not None and len(features) != len(ids):
-        origin.fail(f"{len(features)} rows of features for {len(ids)} vertices", fix="give one row a vertex")
+        origin.fail(f"{len(features)} rows of features for {len(ids)} vertices", fix="give one row for each vertex")
     if (times[1:] < times[:-1]).any():
-        # Sorted before labels and words are coded, so that classes and words are numbered as they first appear in time.
+        # Sort before labels and words are coded, so that classes and words are numbered by their first use in time.
         order = np.argsort(times, kind="stable")
         ids, times, labels = take(ids, order), times[order], labels.take(order)
         texts = texts.take(order) if texts is not None else None
@@ -246,44 +238,15 @@ def edge_columns(
     return EdgeColumns(ends[0], ends[1], times, origin, (source, target))
 
 
-def as_features(values: Any, columns: list[str] | None = None, origin: Origin | None = None) -> Features:
-    """Features from a scipy sparse matrix (kept sparse) or a two-dimensional array (kept dense)."""
-    origin = origin or Origin("features")
-    if columns is not None and (len(set(columns)) < len(columns) or not all(isinstance(name, str) for name in columns)):
-        origin.fail("the names of the columns are not all different strings", fix="give each column a name of its own")
-    if sparse.issparse(values):
-        if values.ndim != 2:
-            origin.fail(f"features have {values.ndim} dimensions", fix="give one row a vertex and one column a feature")
-        with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite, and is found below
-            features = SparseFeatures.of(values, None if columns is None else Strings.of(columns))
-        finite = np.isfinite(features.data)
-        if not finite.all():
-            row = int(np.searchsorted(features.indptr, np.argmin(finite), side="right")) - 1
-            _not_finite(origin, row, int(features.indices[np.argmin(finite)]), columns)
-        return features
-    try:
-        with np.errstate(over="ignore"):
-            dense = np.array(values, dtype=np.float32, order="C", ndmin=2)
-    except (TypeError, ValueError) as error:
-        origin.fail(f"the features are no numbers ({error})", fix="give equally long rows of numbers")
-    if dense.ndim != 2:
-        origin.fail(f"features have {dense.ndim} dimensions", fix="give one row a vertex and one column a feature")
-    finite = np.isfinite(dense)
-    if not finite.all():
-        row, column = np.argwhere(~finite)[0].tolist()
-        _not_finite(origin, row, column, columns)
-    return DenseFeatures(dense)
-
-
 def find_ends(
     ids: Sequence[Ids],
     edges: EdgeColumns | None,
     drop_dangling: bool,
     known: Sequence[NDArray[np.int64]] | None = None,
 ) -> Ends:
-    """Rows of the ends of each edge in columns of ids, one after the other; unknown ids are refused or dropped.
+    """Return the rows of both ends of each edge in the joined id columns; unknown ids are refused or dropped.
 
-    ``known`` are the rows of both ends in the first column, where they were looked up before.
+    ``known`` are the rows of both ends in the first column, if they were looked up before.
     """
     if edges is None:
         return np.empty(0, np.int64), np.empty(0, np.int64), None
@@ -303,19 +266,14 @@ def find_ends(
         side = 0 if source[row] < 0 else 1
         unknown = (edges.source, edges.target)[side][row].as_py()
         edges.origin.fail(
-            f"an edge leads to {unknown!r}, which is no vertex ({int(dangling.sum()):,} of {len(source):,} edges)",
+            f"an edge leads to {unknown!r}, which is not a vertex ({int(dangling.sum()):,} of {len(source):,} edges)",
             column=edges.names[side],
             row=row,
             fix="add the vertices, or drop such edges with drop_dangling (--drop-dangling)",
         )
-    log.info("edges to unknown vertices dropped: %s", f"{int(dangling.sum()):,}")
+    log.info("Dropped %s of %s edges: they lead to unknown vertices", f"{int(dangling.sum()):,}", f"{len(source):,}")
     stays = ~dangling
     return source[stays], target[stays], edges.times[stays] if edges.times is not None else None
-
-
-def _not_finite(origin: Origin, row: int, column: int, columns: list[str] | None) -> None:
-    name = columns[column] if columns else str(column)
-    origin.fail("a feature is missing, infinite or too large", column=name, row=row, fix="write a float32 number")
 
 
 def _column(table: pa.Table, name: str, origin: Origin) -> pa.Array:
@@ -328,7 +286,7 @@ def _column(table: pa.Table, name: str, origin: Origin) -> pa.Array:
 
 
 def _plain(column: pa.Array) -> pa.Array:
-    """A column without dictionaries (pandas' categories) and string views (polars'), of which Arrow can do little."""
+    """Convert dictionaries (pandas categories) and string views (polars), which Arrow's functions hardly support."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(column.type):
@@ -337,13 +295,13 @@ def _plain(column: pa.Array) -> pa.Array:
 
 
 def id_column(table: pa.Table, name: str, origin: Origin) -> pa.Array:
-    """A column of ids to look up; strings among whole numbers and the other way round will do (see `ids.find`)."""
+    """Return a column of ids to look up with `ids.find`, which matches "7" and 7."""
     import pyarrow as pa
 
     column = _column(table, name, origin)
     kind = column.type
     if pa.types.is_nested(kind) or pa.types.is_temporal(kind) or pa.types.is_boolean(kind):
-        origin.fail(f"a column of {kind} holds no ids", column=name, fix="give strings or whole numbers")
+        origin.fail(f"a column of {kind} holds no ids", column=name, fix=_STRINGS)
     return column
 
 
@@ -352,25 +310,21 @@ def _ids(column: pa.Array, origin: Origin, name: str) -> Ids:
 
     kind = column.type
     if not _is_text(kind) and not pa.types.is_integer(kind):
-        origin.fail(f"a column of {kind} holds no ids", column=name, fix="give strings or whole numbers")
-    _refuse_gaps(column, origin, name, "a vertex has no id", "give every vertex an id of its own")
+        origin.fail(f"a column of {kind} holds no ids", column=name, fix=_STRINGS)
+    _refuse_gaps(column, origin, name, "a vertex has no id", "give every vertex its own id")
     if pa.types.is_uint64(kind) and (large := np.array(column) > np.iinfo(np.int64).max).any():
         row = int(np.argmax(large))
         origin.fail(f"id {column[row]} is too large", column=name, row=row, fix="write such ids as strings")
     ids = Strings.from_arrow(column) if _is_text(kind) else np.array(column.cast(pa.int64()))
     if (double := first_duplicate(ids)) is not None:
         again, first = double
-        origin.fail(
-            f"id {at(ids, again)!r} stands a second time (first in row {first + 1})",
-            column=name,
-            row=again,
-            fix="give every vertex an id of its own",
-        )
+        problem = f"id {at(ids, again)!r} occurs twice (first in row {first + 1})"
+        origin.fail(problem, column=name, row=again, fix="give every vertex its own id")
     return ids
 
 
 def class_column(column: pa.Array, origin: Origin, name: str) -> pa.Array:
-    """Class names of a column of labels; null where there is none."""
+    """Return the class names of a column of labels; null for no label."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -383,21 +337,18 @@ def class_column(column: pa.Array, origin: Origin, name: str) -> pa.Array:
         try:
             column = column.cast(pa.int64())
         except pa.ArrowInvalid:
-            origin.fail("fractions are no class names", column=name, fix="give strings or whole numbers")
+            origin.fail("fractions are not class names", column=name, fix=_STRINGS)
     elif not (_is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
-        origin.fail(f"a column of {kind} holds no class names", column=name, fix="give strings or whole numbers")
+        origin.fail(f"a column of {kind} holds no class names", column=name, fix=_STRINGS)
     names = column.cast(pa.large_string())
     names = pc.if_else(pc.equal(names, ""), None, names)
-    reserved = (
-        pc.equal(pc.utf8_lower(pc.utf8_trim_whitespace(names)), UNSEEN).fill_null(False).to_numpy(zero_copy_only=False)
-    )
-    if reserved.any():
-        row = int(np.argmax(reserved))
+    reserved = pc.equal(pc.utf8_lower(pc.utf8_trim_whitespace(names)), UNSEEN).fill_null(False)
+    if (row := reserved.index(True).as_py()) >= 0:
         origin.fail(
-            f"a class is named {names[row].as_py()!r}, the word for vertices of no known class",
+            f"a class is named {names[row].as_py()!r}, which is reserved for vertices flagged as unseen",
             column=name,
             row=row,
-            fix="rename the class, or leave the label empty where it is not known",
+            fix="rename the class, or leave the label empty if it is unknown",
         )
     return names
 
@@ -405,9 +356,8 @@ def class_column(column: pa.Array, origin: Origin, name: str) -> pa.Array:
 def _text(column: pa.Array, origin: Origin, name: str) -> pa.Array:
     import pyarrow as pa
 
-    kind = column.type
-    if not (_is_text(kind) or pa.types.is_null(kind)):
-        origin.fail(f"a column of {kind} holds no text", column=name, fix="give strings")
+    if not (_is_text(column.type) or pa.types.is_null(column.type)):
+        origin.fail(f"a column of {column.type} holds no text", column=name, fix="give strings")
     return column
 
 
@@ -417,9 +367,8 @@ def _refuse_gaps(column: pa.Array, origin: Origin, name: str, problem: str, fix:
     gaps = pc.is_null(column, nan_is_null=True)
     if _is_text(column.type):
         gaps = pc.or_kleene(gaps, pc.equal(column, ""))
-    gaps = gaps.fill_null(True).to_numpy(zero_copy_only=False)
-    if gaps.any():
-        origin.fail(problem, column=name, row=int(np.argmax(gaps)), fix=fix)
+    if (row := gaps.fill_null(True).index(True).as_py()) >= 0:
+        origin.fail(problem, column=name, row=row, fix=fix)
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -1,17 +1,17 @@
-"""A graph on disk: immutable version folders of .npy arrays, and one manifest that names the version in force.
+"""A graph on disk: immutable version folders of .npy arrays, and a manifest that names the current version.
 
 ::
 
     GRAPH/
-      manifest.json            format, counts, axis, and for each array its size and hash; with a checksum
+      manifest.json            format, counts, axis, and size and hash of each array; with a checksum
       versions/000001/*.npy    written once, never changed
 
-Saving writes a new version folder, syncs it, and then replaces the manifest by an atomic rename: that rename is the one
-commit point. A process killed at any moment leaves the graph that was there or the new one, and at most a version
-folder that no manifest names, which the next save sweeps away.
+Saving writes and syncs a new version folder, then replaces the manifest by an atomic rename: the commit point. A
+process killed at any moment leaves the old graph or the new one, and at most a version folder that no manifest names,
+which the next save deletes.
 
-Opening checks sizes, not contents. Before a graph is saved that was made from an opened one, the arrays of that one are
-checked against their hashes, so that damaged bytes never get a valid hash.
+Opening checks sizes, not contents. Before a graph made from an opened one is saved, the arrays of that one are checked
+against their hashes, so that damaged bytes never get a valid hash.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class _Time(TypedDict):
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a folder says about its graph."""
+    """Content of ``manifest.json``."""
 
     format: str
     format_version: int
@@ -76,7 +76,7 @@ class Manifest:
 
 
 class SavedArrays:
-    """The files of an opened graph, with which whatever is made from it can be checked before it is saved."""
+    """The files of an opened graph. A graph made from it is saved only after they are checked."""
 
     def __init__(self, files: Mapping[Path, Entry], maps: Mapping[Path, NDArray[Any]]) -> None:
         self.files, self._maps = files, maps
@@ -85,7 +85,7 @@ class SavedArrays:
         return SavedArrays, (self.files, {})
 
     def check(self) -> int:
-        """Check every file against its hash; returns the number of bytes read."""
+        """Check every file against its hash; return the number of bytes read."""
         for path, entry in self.files.items():
             if self._hash(path) != entry.sha256 != self._hash_of_map(path):
                 raise _damaged(path, "the contents are not those that were saved")
@@ -95,7 +95,7 @@ class SavedArrays:
         try:
             with path.open("rb") as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
-        except FileNotFoundError:  # a later save has swept it away
+        except FileNotFoundError:  # a later save has deleted it
             return None
         except OSError as error:
             raise _damaged(path, f"the array cannot be read ({error.strerror or error})") from error
@@ -108,7 +108,7 @@ class SavedArrays:
 
 
 def check_destination(folder: Path, *, replace: bool) -> None:
-    """Refuse a place where a graph cannot or must not be saved, before any work is done for it."""
+    """Refuse a place where a graph cannot or must not be saved. Call it before expensive work."""
     if _is_there(folder, replace=replace):
         return
     if folder.exists() and not folder.is_dir():
@@ -118,19 +118,16 @@ def check_destination(folder: Path, *, replace: bool) -> None:
 
 
 def _is_there(folder: Path, *, replace: bool) -> bool:
-    """Whether there is a graph already, which it takes ``replace`` to save over."""
     there = (folder / MANIFEST).exists()
     if there and not replace:
         raise InputError(
-            "there is a graph already",
-            file=folder,
-            fix="choose another folder, or say so with replace=True (--replace)",
+            "there is a graph already", file=folder, fix="choose another folder, or set replace=True (--replace)"
         )
     return there
 
 
 def save_graph(graph: EvolvingGraph, folder: Path, *, replace: bool = False) -> None:
-    """Save a graph as a new version and make it the one in force, at once or not at all."""
+    """Save a graph as a new version and make it the current one. Atomic, see the module's description."""
     check_destination(folder, replace=replace)
     if graph.source is not None:
         graph.source.check()
@@ -143,7 +140,7 @@ def save_graph(graph: EvolvingGraph, folder: Path, *, replace: bool = False) -> 
             try:
                 _save_version(graph, folder)
             except BaseException:
-                # Only who holds the lock may clean up: without it, this may be another process's unfinished work.
+                # Clean up only under the lock: without it, this may be the unfinished work of another process.
                 if new and not (folder / MANIFEST).exists():
                     shutil.rmtree(folder, ignore_errors=True)
                 raise
@@ -152,9 +149,9 @@ def save_graph(graph: EvolvingGraph, folder: Path, *, replace: bool = False) -> 
             raise
         if new:
             with contextlib.suppress(OSError):
-                folder.rmdir()  # which it refuses if there is anything inside
+                folder.rmdir()  # refused if the folder is not empty
         raise EvergraphError(
-            f"{folder}: the graph could not be saved ({error.strerror or error}); nothing was changed."
+            f"{folder}: the graph could not be saved ({error.strerror or error}). Nothing was changed."
         ) from error
 
 
@@ -187,16 +184,16 @@ def _save_version(graph: EvolvingGraph, folder: Path) -> None:
         raise
     try:
         staged.replace(folder / MANIFEST)  # the commit point
-    except OSError:  # and nothing else: after an interrupt the new version may be the one in force
+    except OSError:  # nothing else: after an interrupt the new version may be the current one
         _discard(version, staged)
         raise
     try:
         sync_folder(folder)
     except OSError as error:
         raise EvergraphError(
-            f"{folder}: the graph is saved, but the disk did not confirm it ({error.strerror or error}); save it again."
+            f"{folder}: the graph is saved, but the disk did not confirm it ({error.strerror or error}). Save it again."
         ) from error
-    with contextlib.suppress(OSError):  # the graph is saved; what is left over goes with the next save
+    with contextlib.suppress(OSError):  # the graph is saved; the next save deletes leftovers
         for entry in versions.iterdir():
             if entry != version and entry.name.isdecimal():
                 shutil.rmtree(entry, ignore_errors=True)
@@ -208,8 +205,6 @@ def _discard(version: Path, staged: Path) -> None:
 
 
 class _HashingFile:
-    """A file to write to that hashes what passes through."""
-
     def __init__(self, file: IO[bytes]) -> None:
         self.file, self.hash, self.size = file, hashlib.sha256(), 0
 
@@ -233,14 +228,14 @@ def _locked(folder: Path) -> contextlib.AbstractContextManager[None]:
 
 
 def open_graph(folder: Path) -> EvolvingGraph:
-    """Open the version in force as memory maps; checks that all is there and has its size."""
+    """Open the current version as memory maps; check that all arrays exist and have their size."""
     manifest = _read_manifest(folder)
     while True:
         try:
             files, arrays = _map_arrays(folder, manifest)
             break
         except DamagedGraphError:
-            # A save between reading the manifest and reading the arrays sweeps this version away for a newer one.
+            # A save between reading the manifest and the arrays deletes this version.
             newer = _read_manifest(folder)
             if newer.version == manifest.version:
                 raise
@@ -255,14 +250,14 @@ def open_graph(folder: Path) -> EvolvingGraph:
             and graph.axis.step > 0
         )
     except (LookupError, TypeError, ValueError) as error:
-        raise _damaged(folder / MANIFEST, f"the manifest lacks or distorts {error}") from error
+        raise _damaged(folder / MANIFEST, f"the manifest is incomplete or damaged: {error}") from error
     if not consistent:
         raise _damaged(folder / MANIFEST, "the manifest does not agree with the arrays")
     return graph
 
 
 def open_checked(folder: Path) -> EvolvingGraph:
-    """Open a graph and look through its arrays for damage."""
+    """Open a graph and check its arrays for damage."""
     graph = open_graph(folder)
     if (problem := find_damage(graph)) is not None:
         raise _damaged(folder, f"the arrays are damaged: {problem}")
@@ -270,7 +265,7 @@ def open_checked(folder: Path) -> EvolvingGraph:
 
 
 def verify(folder: Path) -> int:
-    """Check every array against its hash; returns the number of bytes read."""
+    """Check every array against its hash; return the number of bytes read."""
     source = open_graph(folder).source
     total = 0 if source is None else source.check()
     open_checked(folder)
@@ -300,7 +295,7 @@ def _read_manifest(folder: Path) -> Manifest:
 
 
 def _unchecked_manifest(data: bytes) -> Manifest | None:
-    """The manifest of a graph that Evergraph 0.1 saved, which has no checksum; None if it is not one."""
+    """Return the manifest of a graph saved by Evergraph 0.1, which has no checksum; None if it is not one."""
     try:
         content = json.loads(data)
     except (ValueError, RecursionError):
@@ -315,27 +310,23 @@ def _map_arrays(folder: Path, manifest: Manifest) -> tuple[dict[Path, Entry], Ar
     arrays: Arrays = {}
     for name, entry in manifest.arrays.items():
         if not re.fullmatch(r"[a-z_.]+", name):
-            raise _damaged(folder / MANIFEST, f"{name!r} is no name of an array")
+            raise _damaged(folder / MANIFEST, f"{name!r} is not the name of an array")
         path = folder / VERSIONS / manifest.version / f"{name}.npy"
-        _check_size(path, entry)
+        try:
+            size = path.stat().st_size
+        except OSError:
+            raise _damaged(path, "the array is missing") from None
+        if size != entry.bytes:
+            raise _damaged(path, f"the array has {size:,} bytes, not the {entry.bytes:,} that were saved")
         try:
             mapped = np.load(path, mmap_mode="r", allow_pickle=False)
         except PermissionError as error:
             raise InputError("the array may not be read", file=path, fix="change its permissions") from error
         except Exception as error:  # a damaged header breaks numpy's parser in more ways than it documents
-            raise _damaged(path, f"this is no array ({error})") from error
-        # A plain view: the memmap subclass makes every later operation slower.
+            raise _damaged(path, f"this is not an array ({error})") from error
+        # A plain view, because the memmap subclass makes every later operation slower.
         files[path], arrays[name] = entry, mapped.view(np.ndarray)
     return files, arrays
-
-
-def _check_size(path: Path, entry: Entry) -> None:
-    try:
-        size = path.stat().st_size
-    except OSError:
-        raise _damaged(path, "the array is missing") from None
-    if size != entry.bytes:
-        raise _damaged(path, f"the array has {size:,} bytes, not those that were saved")
 
 
 def _damaged(path: Path, problem: str) -> DamagedGraphError:

@@ -1,4 +1,4 @@
-"""The evolving graph: one immutable value that everything else reads."""
+"""The evolving graph and its windows: immutable values that everything else reads."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from evergraph.errors import InputError
+from evergraph.errors import InputError, Origin
 from evergraph.graph import ids as id_columns
 from evergraph.graph.adjacency import Adjacency
 from evergraph.graph.classes import ClassRegistry, extend_names
 from evergraph.graph.columns import (
     EdgeColumns,
     Ends,
-    Origin,
     VertexColumns,
     as_table,
     check_edges,
@@ -30,38 +29,39 @@ from evergraph.graph.columns import (
     find_ends,
     id_column,
 )
-from evergraph.graph.features import Features, SparseFeatures, kind_of
+from evergraph.graph.features import DenseFeatures, Features, SparseFeatures, WordCounts, kind_of, tfidf
 from evergraph.graph.ids import Ids
 from evergraph.graph.times import TimeAxis
-from evergraph.graph.window import Window
 
 if TYPE_CHECKING:
     from evergraph.graph.disk import SavedArrays
+
+TextMode = Literal["past", "global", "counts"]
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EvolvingGraph:
-    """A vertex-labelled graph that grows in time; undirected and unweighted.
+    """An undirected, unweighted graph whose vertices have a time and, optionally, a class.
 
-    Vertices are sorted by time, so that a stretch of time is a run of rows. Values are never changed: `append`,
-    `relabel` and `remove` return a new graph. Make one with `build`, `open`, or one of `evergraph.datasets`.
+    Vertices are sorted by time, so a range of periods is a range of rows. A graph is never changed: `append`,
+    `relabel` and `remove` return a new one. Make a graph with `build`, `open`, or a function of `evergraph.datasets`.
 
     Parameters
     ----------
     ids
-        Names of the vertices: strings or whole numbers.
+        Ids of the vertices: strings or whole numbers.
     times
-        Period of each vertex, ascending; `axis` says what a period is.
+        Period of each vertex, ascending; `axis` defines the periods.
     codes
-        Row of each vertex's class in `classes`; -1 where there is no label.
+        Row of each vertex's class in `classes`; -1 for no label.
     class_names
         Class name by row.
     links
         The edges.
     features
-        Dense, sparse, or counted words; None where there are none.
+        Dense features, sparse features or word counts; None if there are none.
     axis
         Unit and step of the time.
     about
@@ -113,17 +113,17 @@ class EvolvingGraph:
             Columns ``id`` and ``time``, optionally ``label`` and ``text``: a mapping, a pandas or polars frame, or an
             Arrow table. A missing or empty label is no label.
         edges
-            Columns ``source`` and ``target``, optionally ``time``; or an array of pairs of ids. Direction, doubles and
-            self-loops are dropped.
+            Columns ``source`` and ``target``, optionally ``time``; or an array of pairs of ids. Direction, duplicates
+            and self-loops are dropped.
         features
-            Instead of text: a two-dimensional array or a scipy sparse matrix with one row a vertex.
+            Instead of text: a two-dimensional array or a scipy sparse matrix with one row for each vertex.
         feature_names
             Names of the columns of sparse features.
         every
-            Granularity of time: ``"year"``, ``"month"``, ``"week"``, ``"day"``, or a number of years (of units, where
-            times are whole numbers). By default years of dates, and whole numbers as they are.
+            Granularity of time: ``"year"``, ``"month"``, ``"week"``, ``"day"``, or a number of years (of units, if
+            times are whole numbers). By default dates become years, and whole numbers stay as they are.
         drop_dangling
-            Drop edges to unknown ids instead of refusing them.
+            Drop edges to unknown ids instead of raising an error.
         about
             Where the graph came from, in words.
         """
@@ -134,22 +134,16 @@ class EvolvingGraph:
 
     @classmethod
     def from_columns(
-        cls,
-        vertices: VertexColumns,
-        edges: EdgeColumns | None,
-        *,
-        drop_dangling: bool = False,
-        about: Mapping[str, str],
+        cls, new: VertexColumns, edges: EdgeColumns | None, *, drop_dangling: bool = False, about: Mapping[str, str]
     ) -> EvolvingGraph:
-        """Build a graph from columns that are checked already (this is what imports use)."""
-        new = vertices
+        """Build a graph from checked columns."""
         ends = find_ends([new.ids], edges, drop_dangling)
         graph = cls.assemble(new.ids, new.times, new.codes, new.class_names, new.features, ends, new.axis, about)
         loops = int((ends[0] == ends[1]).sum())
         if repeated := len(ends[0]) - loops - graph.n_edges:
-            log.info("repeated edges dropped: %s", f"{repeated:,}")
+            log.info("Dropped %s duplicate edges", f"{repeated:,}")
         if loops:
-            log.info("self-loops dropped: %s", f"{loops:,}")
+            log.info("Dropped %s self-loops", f"{loops:,}")
         return graph
 
     @classmethod
@@ -165,10 +159,7 @@ class EvolvingGraph:
         about: Mapping[str, str],
         source: SavedArrays | None = None,
     ) -> EvolvingGraph:
-        """Build a graph from its arrays and from edges between rows, all in any order.
-
-        Vertices are sorted by time; those of one time keep their order.
-        """
+        """Build a graph from arrays and edges between rows, in any order; sorts the vertices by time, stably."""
         one, other, edge_times = ends
         if (times[1:] < times[:-1]).any():
             order = np.argsort(times, kind="stable")
@@ -181,7 +172,7 @@ class EvolvingGraph:
         return cls(ids, times, codes, class_names, links, features, axis, dict(about), source).frozen()
 
     def frozen(self) -> EvolvingGraph:
-        """Make all arrays read-only; returns the graph itself."""
+        """Make all arrays read-only and return the graph itself."""
         for array in chain(*(vars(part).values() for part in (self, self.links, self.features) if part is not None)):
             if isinstance(array, np.ndarray):
                 array.flags.writeable = False
@@ -189,13 +180,16 @@ class EvolvingGraph:
 
     @classmethod
     def open(cls, folder: str | Path) -> EvolvingGraph:
-        """Open a saved graph as memory maps, in milliseconds; checks sizes, not contents (see `graph.disk.verify`)."""
+        """Open a saved graph as memory maps, in milliseconds; checks sizes but not contents (see `disk.verify`)."""
         from evergraph.graph.disk import open_graph
 
         return open_graph(Path(folder))
 
     def save(self, folder: str | Path, *, replace: bool = False) -> None:
-        """Save into a folder, at once or not at all; with ``replace`` over the graph that is there."""
+        """Save into a folder. Atomic: it either succeeds completely or changes nothing.
+
+        With ``replace`` it replaces a graph that is already there.
+        """
         from evergraph.graph.disk import save_graph
 
         save_graph(self, Path(folder), replace=replace)
@@ -217,12 +211,12 @@ class EvolvingGraph:
 
     @property
     def first_time(self) -> int:
-        """Time of the oldest vertex."""
+        """Period of the oldest vertex."""
         return int(self.times[0])
 
     @property
     def last_time(self) -> int:
-        """Time of the youngest vertex."""
+        """Period of the youngest vertex."""
         return int(self.times[-1])
 
     @property
@@ -232,20 +226,20 @@ class EvolvingGraph:
 
     @cached_property
     def classes(self) -> ClassRegistry:
-        """The classes with their first and last time and their support."""
+        """The classes with their first and last period and their number of vertices."""
         return ClassRegistry.count(self.class_names, self.codes, self.times)
 
     @property
     def labels(self) -> NDArray[np.object_]:
-        """Class name of each vertex; None where there is no label."""
+        """Class name of each vertex; None for no label."""
         return self.names_of(self.codes)
 
     def names_of(self, codes: NDArray[np.integer]) -> NDArray[np.object_]:
-        """Class names of rows of the registry; None for -1."""
+        """Return the class names of codes; None for -1."""
         return np.array([*self.class_names, None], dtype=object)[codes]
 
     def find(self, ids: Iterable[str | int]) -> NDArray[np.int64]:
-        """Rows of the vertices with these ids; an unknown id is an error."""
+        """Return the rows of the vertices with these ids; an unknown id is an error."""
         if isinstance(ids, (str, int)):
             raise InputError(f"{ids!r} is one id, not several", fix=f"put it into a list: [{ids!r}]")
         origin = Origin("ids")
@@ -259,9 +253,9 @@ class EvolvingGraph:
         return rows
 
     def window(self, first: int | str, last: int | str) -> Window:
-        """View of the vertices with times from ``first`` to ``last``, both included, and of the edges among them.
+        """Return the vertices with times from ``first`` to ``last``, both included, and the edges among them.
 
-        Numbers are periods of the `axis`, as in `times`; strings are times as a person writes them (``"2004-03"``).
+        Numbers are periods of the `axis`, as in `times`; strings are times as people write them (``"2004-03"``).
         """
         low, high = self.axis.period(first), self.axis.period(last)
         if high < low:
@@ -269,17 +263,17 @@ class EvolvingGraph:
         outside = high < self.first_time or low > self.last_time
         written = isinstance(first, str) or isinstance(last, str)
         if outside and not written and self.axis not in (TimeAxis("integer"), TimeAxis("year")):
-            # Where periods are not what a person writes, someone has most likely given years.
+            # Period numbers differ from written times here, so these are most likely years.
             start, end = (f"{t} ({self.axis.label(t)})" for t in (self.first_time, self.last_time))
             raise InputError(
-                f"the window {low} to {high} lies outside of the graph, which has the periods {start} to {end}",
+                f"the window {low} to {high} is outside the graph, whose periods are {start} to {end}",
                 fix="give periods, or write the times as strings",
             )
         start, stop = np.searchsorted(self.times, [low, high + 1]).tolist()
         return Window(self, low, high, slice(start, stop))
 
     def up_to(self, last: int | str) -> Window:
-        """View of all that exists at a time."""
+        """Return the window of everything up to a time, included."""
         return self.window(min(self.first_time, self.axis.period(last)), last)
 
     def append(
@@ -291,13 +285,13 @@ class EvolvingGraph:
         feature_names: list[str] | None = None,
         drop_dangling: bool = False,
     ) -> EvolvingGraph:
-        """A new graph with more vertices and edges, given as for `build`; edges may join old vertices too.
+        """Return a graph with more vertices and edges, given as for `build`; edges may also join old vertices.
 
-        Rows of classes and columns of words keep their places; new ones come last. So do sparse features by their
-        names; without names they are the columns that the graph has.
+        Class rows and word columns keep their places; new ones are appended. So do sparse features, by their names;
+        without names they are the columns of the graph.
 
-        An edge between old vertices that became known only now should have its time: without one it counts as old as
-        its younger end, and windows of the past will show it.
+        Give a time to a new edge between old vertices. Without one the edge is as old as its younger end, and windows
+        of the past include it.
         """
         if vertices is None and features is not None:
             raise InputError("there are features, but no vertices", fix="give the vertices that have these features")
@@ -306,30 +300,24 @@ class EvolvingGraph:
             if feature_names is None and type(self.features) is SparseFeatures:
                 feature_names = list(self.features.columns)
             new = check_vertices(vertices, features, feature_names, axis=self.axis)
-        return self.append_columns(new, check_edges(edges, self.axis), drop_dangling=drop_dangling)
+        from evergraph.graph.arrays import extend, slice_segment
 
-    def append_columns(
-        self, vertices: VertexColumns | None, edges: EdgeColumns | None, *, drop_dangling: bool = False
-    ) -> EvolvingGraph:
-        """Append columns that are checked already."""
-        from evergraph.graph.segments import extend, slice_segment
-
-        return extend(self, slice_segment(self, vertices, edges, drop_dangling=drop_dangling))
+        return extend(self, slice_segment(self, new, check_edges(edges, self.axis), drop_dangling=drop_dangling))
 
     def relabel(self, ids: Iterable[str | int], labels: Iterable[str | None]) -> EvolvingGraph:
-        """A new graph in which these vertices have these class names (None for no label)."""
+        """Return a graph in which these vertices have these class names (None for no label)."""
         rows, origin = self.find(ids), Origin("labels")
         table = as_table({"label": list(labels)}, origin)
         coded = class_column(table.column("label").combine_chunks(), origin, "label").dictionary_encode()
         if len(coded) != len(rows):
-            raise InputError(f"{len(coded)} labels for {len(rows)} vertices", fix="give one label a vertex")
+            raise InputError(f"{len(coded)} labels for {len(rows)} vertices", fix="give one label for each vertex")
         names, row_of = extend_names(self.class_names, coded.dictionary.to_pylist())
         codes = self.codes.copy()
         codes[rows] = row_of[coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
         return replace(self, codes=codes, class_names=names).frozen()
 
     def remove(self, vertices: Iterable[str | int] = (), edges: Any = None) -> EvolvingGraph:
-        """A new graph without these vertices (nor their edges) and without these edges."""
+        """Return a graph without these vertices (and their edges) and without these edges."""
         keep = np.ones(len(self), bool)
         keep[self.find(vertices)] = False
         if not keep.any():
@@ -343,12 +331,10 @@ class EvolvingGraph:
             present = source.astype(np.int64) * n + target
             absent = np.flatnonzero(~np.isin(gone, present))
             if len(absent):
-                pair = [id_columns.at(self.ids, ends[absent[0]]) for ends in (gone_source, gone_target)]
-                Origin("edges").fail(
-                    f"there is no edge between {pair[0]!r} and {pair[1]!r}",
-                    row=int(absent[0]),
-                    fix="remove edges that exist",
-                )
+                row = int(absent[0])
+                one, other = (id_columns.at(self.ids, ends[row]) for ends in (gone_source, gone_target))
+                problem = f"there is no edge between {one!r} and {other!r}"
+                Origin("edges").fail(problem, row=row, fix="remove edges that exist")
             stays &= ~np.isin(present, gone)
         place = np.cumsum(keep) - 1
         rows = np.flatnonzero(keep)
@@ -365,14 +351,141 @@ class EvolvingGraph:
         )
 
     def to_pyg(self, **inputs: Any) -> Any:
-        """As a PyTorch Geometric ``Data``, text as TF-IDF over all times; see `evergraph.graph.interop.to_pyg`."""
+        """Convert to a PyTorch Geometric ``Data`` (`interop.to_pyg`), by default with TF-IDF over all times."""
         return self._whole().to_pyg(**{"text": "global", **inputs})
 
     def to_networkx(self) -> Any:
-        """As a networkx ``Graph``; see `evergraph.graph.interop.to_networkx`."""
+        """Convert to a networkx ``Graph`` (`interop.to_networkx`)."""
         return self._whole().to_networkx()
 
     def _whole(self) -> Window:
-        """View of everything, also of edges that are younger than the youngest vertex."""
+        """Window of everything, including edges that are younger than the youngest vertex."""
         latest = self.last_time if self.links.times is None else max(self.last_time, int(self.links.times.max()))
         return Window(self, self.first_time, latest, slice(0, len(self)))
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """The vertices of a graph with times in ``[first, last]``, and the edges with both ends among them.
+
+    Made by `EvolvingGraph.window`. Only edges are copied, when first used.
+
+    Examples
+    --------
+    >>> graph = EvolvingGraph.build({"id": ["a", "b", "c"], "time": [1, 2, 3], "label": ["x", "y", None]},
+    ...                             {"source": ["a", "b"], "target": ["b", "c"]})
+    >>> window = graph.window(2, 3)
+    >>> list(window.ids), window.times.tolist(), window.n_edges
+    (['b', 'c'], [2, 3], 1)
+    """
+
+    graph: EvolvingGraph
+    first: int
+    last: int
+    rows: slice
+
+    def __len__(self) -> int:
+        return int(self.rows.stop - self.rows.start)
+
+    @property
+    def times(self) -> NDArray[np.int64]:
+        """Period of each vertex, ascending."""
+        return self.graph.times[self.rows]
+
+    @property
+    def codes(self) -> NDArray[np.int32]:
+        """Row of each vertex's class in the graph's registry; -1 for no label."""
+        return self.graph.codes[self.rows]
+
+    @property
+    def labels(self) -> NDArray[np.object_]:
+        """Class name of each vertex; None for no label."""
+        return self.graph.names_of(self.codes)
+
+    @property
+    def ids(self) -> Ids:
+        """Id of each vertex."""
+        return self.graph.ids[self.rows]
+
+    @cached_property
+    def links(self) -> Adjacency:
+        """The edges among the window's vertices, numbered from the window's first vertex."""
+        return self.graph.links.part(self.rows, self.last)
+
+    @property
+    def adjacency(self) -> sparse.csr_array:
+        """The edges as a symmetric scipy matrix."""
+        return self.links.matrix()
+
+    @property
+    def n_edges(self) -> int:
+        """Number of edges."""
+        return self.links.edges
+
+    def inputs(
+        self, text: TextMode = "past", *, before: int | str | None = None, min_df: int = 1
+    ) -> NDArray[np.float32] | sparse.csr_array:
+        """Return the input of a model, one row for each vertex.
+
+        Dense and sparse features are returned as they are, sharing memory; text as the TF-IDF of its words.
+
+        Parameters
+        ----------
+        text
+            ``"past"`` takes document frequencies from the whole graph before the time ``before`` and masks words that
+            do not occur until then, so nothing of the future leaks. ``"global"`` uses all times, as the paper does.
+            ``"counts"`` returns the word counts.
+        before
+            The time of the task; by default the last period of the window.
+        min_df
+            Mask words that occur in fewer known texts than this.
+        """
+        features = self._features()
+        if isinstance(features, DenseFeatures):
+            return features.rows(self.rows).values
+        if not isinstance(features, WordCounts) or text == "counts":
+            return features.rows(self.rows).matrix
+        if text == "global":
+            return tfidf(features, self.rows, len(self.graph), min_df=min_df)
+        if text != "past":
+            raise InputError(f"there is no text mode {text!r}", fix="choose 'past', 'global' or 'counts'")
+        return tfidf(features, self.rows, self._known(before), min_df=min_df)
+
+    def known_columns(self, *, before: int | str | None = None) -> NDArray[np.int64]:
+        """Return the feature columns in use before a time (by default the last period of the window); dense: all.
+
+        The features of a graph have a column for every word it ever holds. A model must not, because its width would
+        reveal the future.
+
+        Examples
+        --------
+        >>> graph = EvolvingGraph.build({"id": [1, 2], "time": [1, 2], "text": ["old news", "new words"]})
+        >>> graph.window(1, 2).known_columns().tolist(), graph.features.width
+        ([0, 1], 4)
+        """
+        features = self._features()
+        if isinstance(features, DenseFeatures):
+            return np.arange(features.width)
+        return np.flatnonzero(features.count_texts(self._known(before)))
+
+    def _features(self) -> Features:
+        if self.graph.features is None:
+            raise InputError("the graph has no features", fix="import it with a text column or feature columns")
+        return self.graph.features
+
+    def _known(self, before: int | str | None) -> int:
+        """Number of vertices of the whole graph that are older than the task; they are its first ones."""
+        limit = self.last if before is None else self.graph.axis.period(before)
+        return int(np.searchsorted(self.graph.times, limit))
+
+    def to_pyg(self, **inputs: Any) -> Any:
+        """Convert to a PyTorch Geometric ``Data`` (`interop.to_pyg`)."""
+        from evergraph.graph.interop import to_pyg
+
+        return to_pyg(self, **inputs)
+
+    def to_networkx(self) -> Any:
+        """Convert to a networkx ``Graph`` (`interop.to_networkx`)."""
+        from evergraph.graph.interop import to_networkx
+
+        return to_networkx(self)

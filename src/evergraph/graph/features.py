@@ -1,16 +1,16 @@
-"""What is known of a vertex besides its edges: dense vectors, sparse named columns, or counted words with TF-IDF."""
+"""Features of vertices: dense vectors, sparse named columns, or word counts with TF-IDF."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from evergraph.errors import InputError
+from evergraph.errors import InputError, Origin
 from evergraph.graph.ids import Strings, append_rows, find
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _NOT_IN_A_WORD = r"[^\p{L}\p{M}\p{N}]+"
 
 @dataclass(frozen=True, eq=False)
 class DenseFeatures:
-    """One float32 vector a vertex, such as an embedding."""
+    """One float32 vector per vertex, such as an embedding."""
 
     kind: ClassVar[Kind] = "dense"
 
@@ -36,27 +36,30 @@ class DenseFeatures:
         return int(self.values.shape[1])
 
     def rows(self, part: slice) -> DenseFeatures:
-        """A run of vertices, without a copy."""
+        """Return a range of vertices, without a copy."""
         return DenseFeatures(self.values[part])
 
     def take(self, rows: NDArray[np.integer]) -> DenseFeatures:
-        """The vertices of these rows, in this order."""
+        """Return the vertices of these rows, in this order."""
         return DenseFeatures(self.values[rows])
 
     def place(self, more: DenseFeatures) -> DenseFeatures:
-        """Features of more vertices as `stack` takes them."""
+        """Return the features of new vertices as `stack` takes them."""
         if self.width != more.width:
-            raise InputError(f"the new vertices have {more.width} features, the graph {self.width}", fix="give as many")
+            raise InputError(
+                f"the new vertices have {more.width} features, the graph has {self.width}",
+                fix=f"give {self.width} features for each vertex",
+            )
         return more
 
     def stack(self, parts: Iterable[DenseFeatures]) -> DenseFeatures:
-        """These rows and those of the parts, one below the other."""
+        """Append the rows of the parts."""
         return DenseFeatures(append_rows(self.values, [part.values for part in parts]))
 
 
 @dataclass(frozen=True, eq=False)
 class SparseFeatures:
-    """Named float32 columns in compressed sparse rows. Columns are only ever appended, so they keep their places."""
+    """Named float32 columns in compressed sparse rows. New columns are appended, so columns keep their places."""
 
     kind: ClassVar[Kind] = "sparse"
 
@@ -67,7 +70,7 @@ class SparseFeatures:
 
     @classmethod
     def of(cls, matrix: sparse.sparray | sparse.spmatrix, columns: Strings | None = None) -> Self:
-        """Features from any scipy sparse matrix; columns without names are numbered."""
+        """Convert a scipy sparse matrix; columns without names are numbered."""
         csr = sparse.csr_array(matrix, dtype=np.float32, copy=True)
         csr.sum_duplicates()
         csr.eliminate_zeros()
@@ -75,7 +78,7 @@ class SparseFeatures:
             columns = Strings.of(str(column) for column in range(csr.shape[1]))
         if len(columns) != csr.shape[1]:
             raise InputError(
-                f"{len(columns)} column names for {csr.shape[1]} feature columns", fix="give one name a column"
+                f"{len(columns)} column names for {csr.shape[1]} feature columns", fix="give one name for each column"
             )
         return cls(csr.indptr.astype(np.int64), csr.indices.astype(np.int32), csr.data, columns)
 
@@ -91,7 +94,7 @@ class SparseFeatures:
     def matrix(self) -> sparse.csr_array:
         """The rows as a scipy matrix that shares the features' memory."""
         start, stop = self.indptr[0], self.indptr[-1]
-        # Set, not handed to the constructor, which copies indices of another type than indptr, and small parts.
+        # Set, not passed to the constructor, which copies small parts and indices of another type than indptr.
         matrix = sparse.csr_array((len(self), self.width), dtype=np.float32)
         small = stop - start <= np.iinfo(np.int32).max
         matrix.indptr = (self.indptr - start).astype(np.int32 if small else np.int64, copy=False)
@@ -100,25 +103,25 @@ class SparseFeatures:
         return matrix
 
     def rows(self, part: slice) -> Self:
-        """A run of vertices, without a copy."""
+        """Return a range of vertices, without a copy."""
         start, stop, _ = part.indices(len(self))
         return type(self)(self.indptr[start : max(start, stop) + 1], self.indices, self.data, self.columns)
 
     def take(self, rows: NDArray[np.integer]) -> Self:
-        """The vertices of these rows, in this order."""
+        """Return the vertices of these rows, in this order."""
         csr = self.matrix[rows]
         return type(self)(csr.indptr.astype(np.int64), csr.indices.astype(np.int32), csr.data, self.columns)
 
     def place(self, more: Self) -> Self:
-        """Features of more vertices as `stack` takes them: numbers of columns are those here, names the new ones.
+        """Return the features of new vertices as `stack` takes them.
 
-        Columns of the same name are one; new ones come last.
+        Column numbers are those of ``self``, with new columns at the end; ``columns`` are the new names only.
         """
         target = find(self.columns, more.columns.arrow())
         new = np.flatnonzero(target < 0)
         target[new] = np.arange(self.width, self.width + len(new))
         matrix = more.matrix
-        # A copy, for sorting moves entries and the data is shared.
+        # A copy, because sorting moves entries and the data is shared.
         entries = (matrix.data.copy(), target[matrix.indices], matrix.indptr)
         moved = sparse.csr_array(entries, shape=(len(more), self.width + len(new)))
         moved.sort_indices()
@@ -126,7 +129,7 @@ class SparseFeatures:
         return type(self)(moved.indptr.astype(np.int64), moved.indices.astype(np.int32), moved.data, names)
 
     def stack(self, parts: Iterable[Self]) -> Self:
-        """These rows and those of the parts (see `place`), one below the other."""
+        """Append the rows of the parts that `place` returned."""
         parts = list(parts)
         spans = [slice(part.indptr[0], part.indptr[-1]) for part in parts]
         own = slice(self.indptr[0], self.indptr[-1])
@@ -144,7 +147,7 @@ class SparseFeatures:
         return stacked
 
     def count_texts(self, rows: int) -> NDArray[np.int64]:
-        """Return in how many of the first rows each column occurs; rows that were counted before are not read again."""
+        """Return the number of texts with each column among the first rows; counted rows are not read again."""
         before, counts = vars(self).get("_counted") or (0, np.zeros(0, np.int64))
         if before > rows:
             before, counts = 0, counts[:0]
@@ -156,7 +159,7 @@ class SparseFeatures:
 
 
 class WordCounts(SparseFeatures):
-    """How often each word of the vocabulary stands in each vertex's text; `tfidf` weighs them."""
+    """Number of occurrences of each word of the vocabulary in each vertex's text; see `tfidf`."""
 
     kind: ClassVar[Kind] = "words"
 
@@ -166,12 +169,45 @@ Kind = Literal["none", "dense", "sparse", "words"]
 
 
 def kind_of(features: Features | None) -> Kind:
-    """The kind of features."""
+    """Return the kind of features."""
     return "none" if features is None else features.kind
 
 
+def as_features(values: Any, columns: list[str] | None = None, origin: Origin | None = None) -> Features:
+    """Check a scipy sparse matrix (kept sparse) or a two-dimensional array (kept dense) and return its features."""
+    origin = origin or Origin("features")
+    if columns is not None and (len(set(columns)) < len(columns) or not all(isinstance(name, str) for name in columns)):
+        origin.fail("the column names are not all different strings", fix="give each column its own name")
+    is_sparse = sparse.issparse(values)
+    with np.errstate(over="ignore"):  # a number too large for float32 becomes infinite, which is refused below
+        try:
+            matrix = values if is_sparse else np.array(values, dtype=np.float32, order="C", ndmin=2)
+        except (TypeError, ValueError) as error:
+            origin.fail(f"the features are not numbers ({error})", fix="give rows of numbers of equal length")
+        if matrix.ndim != 2:
+            origin.fail(f"features have {matrix.ndim} dimensions", fix="give one row for each vertex")
+        features: Features
+        if is_sparse:
+            features = SparseFeatures.of(matrix, None if columns is None else Strings.of(columns))
+            finite = np.isfinite(features.data)
+        else:
+            features, finite = DenseFeatures(matrix), np.isfinite(matrix)
+    if not finite.all():
+        if isinstance(features, DenseFeatures):
+            row, column = np.argwhere(~finite)[0].tolist()
+        else:
+            entry = int(np.argmin(finite))
+            row = int(np.searchsorted(features.indptr, entry, side="right")) - 1
+            column = int(features.indices[entry])
+        name = columns[column] if columns else str(column)
+        origin.fail("a feature is missing, infinite or too large", column=name, row=row, fix="write a float32 number")
+    return features
+
+
 def count_words(texts: pa.Array) -> WordCounts:
-    """Count the lower-cased words (two letters or digits and more) of each text, in the order of first use.
+    """Count the lower-case words of each text, with columns in the order of first use.
+
+    A word has at least two letters or digits.
 
     Examples
     --------
@@ -196,10 +232,10 @@ def count_words(texts: pa.Array) -> WordCounts:
 
 
 def tfidf(counts: WordCounts, part: slice, known: int, *, min_df: int = 1) -> sparse.csr_array:
-    """TF-IDF of a run of vertices with document frequencies from the first ``known`` ones only; rows have length one.
+    """Return the TF-IDF of a range of vertices, with document frequencies from the first ``known`` vertices only.
 
-    Words in fewer than ``min_df`` known texts are masked: with the default those never seen before, about which nothing
-    was known at that time. The inverse document frequency is ``ln((1 + n) / (1 + df)) + 1``, as in scikit-learn.
+    Words in fewer than ``min_df`` known texts are masked; the default masks words that are new at that time. The
+    inverse document frequency is ``ln((1 + n) / (1 + df)) + 1``, as in scikit-learn. Rows have length one.
 
     Examples
     --------
@@ -212,7 +248,7 @@ def tfidf(counts: WordCounts, part: slice, known: int, *, min_df: int = 1) -> sp
     weight = (np.log((1 + known) / (1 + df)) + 1).astype(np.float32)
     weight[df < min_df] = 0
     rows = counts.rows(part).matrix
-    # A copy, for masking moves entries and the counts are shared.
+    # A copy, because masking moves entries and the counts are shared.
     matrix = sparse.csr_array(
         (rows.data * weight[rows.indices], rows.indices, rows.indptr), shape=rows.shape, copy=True
     )

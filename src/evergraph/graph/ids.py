@@ -1,4 +1,4 @@
-"""Vertex ids, strings or whole numbers: looking them up, joining them, finding doubles; and columns of strings."""
+"""Vertex ids (strings or whole numbers): look up, join, find duplicates; and immutable columns of strings."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class Strings(Sequence[str]):
     """An immutable column of strings.
 
-    The layout is that of Arrow's ``large_string``, so that `arrow` hands the column to Arrow's compute functions
-    without a copy, while opening a graph does not need Arrow at all.
+    The layout is that of Arrow's ``large_string``: `arrow` shares the memory with Arrow's compute functions, and
+    opening a graph does not import Arrow.
 
     Examples
     --------
@@ -35,7 +35,7 @@ class Strings(Sequence[str]):
 
     @classmethod
     def of(cls, values: Iterable[str]) -> Strings:
-        """Column of Python strings."""
+        """Convert Python strings."""
         encoded = [value.encode() for value in values]
         offsets = np.zeros(len(encoded) + 1, np.int64)
         np.cumsum([len(value) for value in encoded], out=offsets[1:])
@@ -43,7 +43,7 @@ class Strings(Sequence[str]):
 
     @classmethod
     def concat(cls, parts: Iterable[Strings]) -> Strings:
-        """Column of all strings of several columns."""
+        """Concatenate columns."""
         first, *others = (part.packed() for part in parts)
         starts = np.cumsum([len(first.data), *(len(part.data) for part in others)])
         offsets = [part.offsets[1:] + start for part, start in zip(others, starts, strict=False)]
@@ -51,7 +51,7 @@ class Strings(Sequence[str]):
 
     @classmethod
     def from_arrow(cls, array: pa.Array | pa.ChunkedArray) -> Strings:
-        """Column of an Arrow array of strings without nulls."""
+        """Convert an Arrow array of strings without nulls."""
         import pyarrow as pa
 
         if isinstance(array, pa.ChunkedArray):
@@ -64,29 +64,25 @@ class Strings(Sequence[str]):
         return cls(np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8), rows)
 
     def arrow(self) -> pa.LargeStringArray:
-        """The same column as an Arrow array, sharing memory."""
+        """Return the column as an Arrow array, sharing memory."""
         import pyarrow as pa
 
-        buffers = [
-            None,
-            pa.py_buffer(np.ascontiguousarray(self.offsets)),
-            pa.py_buffer(np.ascontiguousarray(self.data)),
-        ]
-        return pa.Array.from_buffers(pa.large_string(), len(self), buffers)
+        buffers = [pa.py_buffer(np.ascontiguousarray(part)) for part in (self.offsets, self.data)]
+        return pa.Array.from_buffers(pa.large_string(), len(self), [None, *buffers])
 
     def packed(self) -> Strings:
-        """The same strings with no bytes of others around them."""
+        """Return the same strings without unused bytes before and after them."""
         start, stop = int(self.offsets[0]), int(self.offsets[-1])
         if start == 0 and stop == len(self.data):
             return self
         return Strings(self.data[start:stop], self.offsets - start)
 
     def take(self, rows: NDArray[np.integer]) -> Strings:
-        """The strings of these rows, in this order."""
+        """Return the strings of these rows, in this order."""
         return Strings.from_arrow(self.arrow().take(np.asarray(rows)))
 
     def tolist(self) -> list[str]:
-        """All strings as a list."""
+        """Return all strings as a list."""
         packed = self.packed()
         raw, ends = packed.data.tobytes(), packed.offsets.tolist()
         return [raw[start:stop].decode() for start, stop in pairwise(ends)]
@@ -116,16 +112,16 @@ class Strings(Sequence[str]):
 
 
 class _Buffer(np.ndarray[Any, Any]):
-    """Memory with room at the end; ``used`` rows are taken."""
+    """Memory with room at the end, of which ``used`` rows are in use."""
 
     used = 0
 
 
 def append_rows(rows: NDArray[Any], parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Return the rows of an array and of several parts; amortised, it copies only the parts.
+    """Append the rows of several parts to an array; amortised, this copies only the parts.
 
-    The result has room behind it for the next call. The rows of an array never change: if the room is already taken by
-    another result, all rows are copied.
+    The result has room behind it for the next call. Rows never change: if another result uses that room already, all
+    rows are copied.
 
     Examples
     --------
@@ -154,16 +150,16 @@ Ids = Strings | NDArray[np.int64]
 
 
 def to_arrow(ids: Ids) -> pa.Array:
-    """The ids as an Arrow array, sharing memory."""
+    """Return the ids as an Arrow array, sharing memory."""
     import pyarrow as pa
 
     return ids.arrow() if isinstance(ids, Strings) else pa.array(ids)
 
 
 def find(ids: Ids, wanted: pa.Array) -> NDArray[np.int64]:
-    """Row of each wanted id; -1 where there is none.
+    """Return the row of each wanted id; -1 if there is none.
 
-    Numbers among strings, and strings among numbers, are found by how they are written: "7" is 7, "007" is not.
+    Between numbers and strings, ids match as they are written: "7" matches 7, "007" does not.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -178,7 +174,7 @@ def find(ids: Ids, wanted: pa.Array) -> NDArray[np.int64]:
     if len(wanted) > len(known) // 8:
         rows = pc.index_in(wanted, value_set=known, skip_nulls=True).fill_null(-1)
         return rows.to_numpy(zero_copy_only=False).astype(np.int64)
-    # Of a few ids: hash those, not all that are known.
+    # For a few ids: hash these, not all known ids.
     coded = wanted.dictionary_encode()
     places = pc.index_in(known, value_set=coded.dictionary.cast(known.type), skip_nulls=True)
     row_of = np.full(len(coded.dictionary) + 1, -1)
@@ -200,7 +196,7 @@ def find_all(ids: Ids, columns: Sequence[pa.Array]) -> list[NDArray[np.int64]]:
 
 
 def _written(column: pa.Array) -> pa.Array:
-    """Ids as they are written; whole numbers that became floats (beside gaps they do) as whole numbers."""
+    """Return ids as strings; whole numbers that became floats (because of gaps) as whole numbers."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -213,7 +209,7 @@ def _written(column: pa.Array) -> pa.Array:
 
 
 def first_duplicate(ids: Ids) -> tuple[int, int] | None:
-    """The first row whose id occurred before, and the row where it did."""
+    """Return the first row whose id occurs before, and the row where it does; None if all ids differ."""
     codes = to_arrow(ids).dictionary_encode()
     if len(codes.dictionary) == len(ids):
         return None
@@ -224,7 +220,7 @@ def first_duplicate(ids: Ids) -> tuple[int, int] | None:
 
 
 def join(parts: Sequence[Ids]) -> Ids:
-    """One column of several; whole numbers are written as strings where another column is strings."""
+    """Concatenate columns; if one has strings, whole numbers become strings."""
     numbers = [part for part in parts if isinstance(part, np.ndarray)]
     if len(numbers) == len(parts):
         return append_rows(numbers[0], numbers[1:])
@@ -232,10 +228,10 @@ def join(parts: Sequence[Ids]) -> Ids:
 
 
 def at(ids: Ids, row: int | np.integer) -> str | int:
-    """The id of one row, as Python's own string or number."""
+    """Return the id of one row as a Python string or number."""
     return ids[int(row)] if isinstance(ids, Strings) else int(ids[row])
 
 
 def take(ids: Ids, rows: NDArray[np.integer]) -> Ids:
-    """The ids of these rows, in this order."""
+    """Return the ids of these rows, in this order."""
     return ids.take(rows) if isinstance(ids, Strings) else ids[rows]

@@ -1,4 +1,4 @@
-"""To and from PyTorch Geometric and networkx; numpy and scipy need no bridge, see `EvolvingGraph.build`."""
+"""Conversion to and from PyTorch Geometric and networkx. For numpy and scipy see `EvolvingGraph.build`."""
 
 from __future__ import annotations
 
@@ -9,35 +9,29 @@ import numpy as np
 from scipy import sparse
 
 from evergraph.errors import EvergraphError, InputError
-from evergraph.graph.evolving import EvolvingGraph
+from evergraph.graph.evolving import EvolvingGraph, Window
 
 if TYPE_CHECKING:
     import networkx
     from torch_geometric.data import Data
 
-    from evergraph.graph.window import Window
-
 __all__ = ["from_networkx", "from_pyg", "to_networkx", "to_pyg"]
 
 
 def to_pyg(window: Window, **inputs: Any) -> Data:
-    """A window as a PyTorch Geometric ``Data``.
+    """Convert a window to a PyTorch Geometric ``Data``.
 
     It has ``x`` (dense, or a sparse COO tensor; absent without features), ``edge_index`` (each edge in both
-    directions), ``y`` (-1 where there is no label), ``time``, ``class_names`` and ``ids``.
-
-    Parameters
-    ----------
-    window
-        A window of a graph.
-    **inputs
-        How text becomes numbers: see `Window.inputs`.
+    directions), ``y`` (-1 for no label), ``time``, ``class_names`` and ``ids``. Keyword arguments are those of
+    `Window.inputs`.
     """
     try:
         import torch
         from torch_geometric.data import Data
     except ImportError as error:
-        raise EvergraphError(f"PyTorch Geometric is not installed ({error}): pip install 'evergraph[pyg]'.") from error
+        raise EvergraphError(
+            f"PyTorch Geometric is not installed ({error}). Run: pip install 'evergraph[pyg]'."
+        ) from error
     coo = window.adjacency.tocoo()
     data = Data(
         edge_index=torch.from_numpy(np.stack([coo.row, coo.col]).astype(np.int64)),
@@ -52,7 +46,7 @@ def to_pyg(window: Window, **inputs: Any) -> Data:
         if sparse.issparse(matrix):
             entries = matrix.tocoo()
             places = torch.from_numpy(np.stack([entries.row, entries.col]).astype(np.int64))
-            values = torch.from_numpy(np.array(entries.data))  # a copy, for the graph's own memory is read-only
+            values = torch.from_numpy(np.array(entries.data))  # a copy, because the graph's memory is read-only
             data.x = torch.sparse_coo_tensor(places, values, entries.shape, check_invariants=False)
         else:
             data.x = torch.from_numpy(np.array(matrix))
@@ -60,13 +54,12 @@ def to_pyg(window: Window, **inputs: Any) -> Data:
 
 
 def from_pyg(data: Data, *, time: str = "time", class_names: Sequence[str] | None = None) -> EvolvingGraph:
-    """A graph from a PyTorch Geometric ``Data`` with ``edge_index``, a tensor of times, and perhaps ``x`` and ``y``.
+    """Convert a PyTorch Geometric ``Data`` with ``edge_index``, a tensor of times, and optionally ``x`` and ``y``.
 
     Parameters
     ----------
     data
-        ``x`` may be dense or sparse; a negative ``y`` is no label; ``ids`` are taken where the data has them, else
-        vertices are numbered.
+        ``x`` is dense or sparse. A negative ``y`` is no label. Without ``ids``, vertices are numbered.
     time
         Name of the attribute with the times.
     class_names
@@ -77,31 +70,25 @@ def from_pyg(data: Data, *, time: str = "time", class_names: Sequence[str] | Non
     if getattr(data, time, None) is None:
         raise InputError(f"the data has no attribute {time!r}", fix="name the attribute that holds the vertices' times")
     times, own = np.asarray(getattr(data, time)), getattr(data, "ids", None)
-    # Lists as objects: numpy's own strings would lose a NUL at the end.
+    # Lists as objects, because numpy's strings lose a NUL at the end.
     kind = object if isinstance(own, (list, tuple)) else None
     ids = np.arange(len(times)) if own is None else np.asarray(own, dtype=kind)
     vertices: dict[str, Any] = {"id": ids, "time": times}
     if data.y is not None:
         codes = np.asarray(data.y).reshape(-1)
-        names = (
-            class_names
-            or getattr(data, "class_names", None)
-            or [str(code) for code in range(int(codes.max(initial=-1)) + 1)]
-        )
+        numbers = [str(code) for code in range(int(codes.max(initial=-1)) + 1)]
+        names = class_names or getattr(data, "class_names", None) or numbers
         if codes.max(initial=-1) >= len(names):
             raise InputError(
-                f"y has class {codes.max()}, but there are {len(names)} class names", fix="give one name a class"
+                f"y has class {codes.max()}, but there are {len(names)} class names", fix="give one name for each class"
             )
         vertices["label"] = [names[code] if code >= 0 else None for code in codes.tolist()]
-    features = None
-    if data.x is not None:
-        features = data.x
-        if features.layout is not torch.strided:
-            coo = features.to_sparse_coo().coalesce()
-            entries = (coo.values().numpy(), coo.indices().numpy())
-            features = sparse.coo_array(entries, shape=tuple(coo.shape))
-        else:
-            features = features.detach().cpu().numpy()
+    features = data.x
+    if features is not None and features.layout is not torch.strided:
+        coo = features.to_sparse_coo().coalesce()
+        features = sparse.coo_array((coo.values().numpy(), coo.indices().numpy()), shape=tuple(coo.shape))
+    elif features is not None:
+        features = features.detach().cpu().numpy()
     edges = None
     if data.edge_index is not None:
         pairs = np.asarray(data.edge_index)
@@ -115,14 +102,14 @@ def from_pyg(data: Data, *, time: str = "time", class_names: Sequence[str] | Non
 
 
 def to_networkx(window: Window) -> networkx.Graph:
-    """A window as a networkx ``Graph``: nodes are the ids, with ``time`` and (where there is one) ``label``."""
+    """Convert a window to a networkx ``Graph``: nodes are the ids, with ``time`` and, if known, ``label``."""
     try:
         import networkx
     except ImportError as error:
-        raise EvergraphError(f"networkx is not installed ({error}): pip install 'evergraph[networkx]'.") from error
+        raise EvergraphError(f"networkx is not installed ({error}). Run: pip install 'evergraph[networkx]'.") from error
 
     graph = networkx.Graph()
-    ids = list(window.ids) if not isinstance(window.ids, np.ndarray) else window.ids.tolist()
+    ids = window.ids.tolist()
     for name, time, label in zip(ids, window.times.tolist(), window.labels.tolist(), strict=True):
         graph.add_node(name, time=time, **({"label": label} if label is not None else {}))
     source, target, _ = window.links.ends()
@@ -130,27 +117,24 @@ def to_networkx(window: Window) -> networkx.Graph:
     return graph
 
 
-def _is_whole(node: object) -> bool:
-    return isinstance(node, (int, np.integer)) and not isinstance(node, bool)
-
-
 def from_networkx(
     graph: networkx.Graph, *, time: str = "time", label: str = "label", text: str | None = None
 ) -> EvolvingGraph:
-    """A graph from a networkx graph whose nodes have a time and perhaps a label and a text.
+    """Convert a networkx graph whose nodes have a time and optionally a label and a text.
 
-    Nodes that are neither strings nor whole numbers are named by their ``str``.
+    Unless all nodes are strings or all are whole numbers, ids are the ``str`` of the nodes.
     """
-    nodes = list(graph)
-    if not all(isinstance(node, str) for node in nodes) and not all(_is_whole(node) for node in nodes):
-        nodes = [str(node) for node in nodes]
-    names = dict(zip(graph, nodes, strict=True))
-    attributes = list(graph.nodes.values())
     for node, have in graph.nodes.items():
         if have.get(time) is None:
             raise InputError(
                 f"node {node!r} has no attribute {time!r}", fix="give every node a time, or name the attribute"
             )
+    nodes = list(graph)
+    if not all(isinstance(node, str) for node in nodes) and not all(
+        isinstance(node, (int, np.integer)) and not isinstance(node, bool) for node in nodes
+    ):
+        nodes = [str(node) for node in nodes]
+    ids, attributes = dict(zip(graph, nodes, strict=True)), list(graph.nodes.values())
     vertices = {
         "id": nodes,
         "time": [have[time] for have in attributes],
@@ -158,7 +142,6 @@ def from_networkx(
     }
     if text is not None:
         vertices["text"] = [have.get(text) for have in attributes]
-    pairs = [(names[u], names[v]) for u, v in graph.edges()]
-    return EvolvingGraph.build(
-        vertices, {"source": [u for u, _ in pairs], "target": [v for _, v in pairs]} if pairs else None
-    )
+    pairs = [(ids[u], ids[v]) for u, v in graph.edges()]
+    edges = {"source": [u for u, _ in pairs], "target": [v for _, v in pairs]} if pairs else None
+    return EvolvingGraph.build(vertices, edges)

@@ -1,4 +1,4 @@
-"""The time axis: how years, dates or whole numbers become consecutive integer periods, and back."""
+"""The time axis of a graph: converts years, dates or whole numbers to consecutive integer periods, and back."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from evergraph.errors import InputError
+from evergraph.errors import InputError, Origin
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from evergraph.graph.columns import Origin
-
 Unit = Literal["integer", "year", "month", "week", "day"]
 
 MAX_SPAN = 100_000
-"""Most periods from the first time to the last; more is a slip of the pen or a much too fine granularity."""
+"""Largest number of periods from the first to the last; more indicates a typing error or too fine a granularity."""
 
 _CLOCK = r"([01]\d|2[0-3])(:[0-5]\d(:[0-6]\d([.,]\d+)?)?)?\s?(Z|UTC|[+-]\d{2}:?\d{2})?"
 _DATE = rf"^\d{{4}}(-\d{{2}}(-\d{{2}}([T ]{_CLOCK})?)?)?$"
@@ -32,9 +30,9 @@ _HOW_TO_WRITE = "write whole numbers (2004), or dates (2004-03 or 2004-03-31)"
 class TimeAxis:
     """Unit and step of a graph's time.
 
-    A *period* is an integer; periods follow each other without gaps, so that a history of ``c`` periods before ``t``
-    is ``[t - c, t)``. For whole numbers and years a period is that number (divided by ``step``, rounded down); months,
-    weeks and days count from 1970 (months from the year 0).
+    Periods are consecutive integers, so a history of ``c`` periods before ``t`` is ``[t - c, t)``. For whole numbers
+    and years, the period is that number divided by ``step``, rounded down. Weeks and days count from 1970, months from
+    the year 0.
 
     Examples
     --------
@@ -49,12 +47,12 @@ class TimeAxis:
 
     @property
     def steps(self) -> str:
-        """What one period after the other is called: ``"years"``, ``"steps of 5 years"``, ``"steps of 5"``."""
+        """Name of the periods: ``"years"``, ``"steps of 5 years"`` or ``"steps of 5"``."""
         units = "" if self.unit == "integer" else f"{self.unit}s"
         return (units or "steps") if self.step == 1 else f"steps of {self.step} {units}".rstrip()
 
     def counted(self, number: int) -> str:
-        """So many periods, in words.
+        """Return a number of periods in words.
 
         Examples
         --------
@@ -65,7 +63,7 @@ class TimeAxis:
         return " ".join([f"{number:,}", first[:-1] if number == 1 else first, *rest])
 
     def label(self, period: int) -> str:
-        """How a person writes the (start of the) period."""
+        """Return the start of a period as people write it."""
         start = int(period) * self.step
         if self.unit == "month":
             return f"{start // 12:04d}-{start % 12 + 1:02d}"
@@ -75,11 +73,11 @@ class TimeAxis:
         return str(start)
 
     def value(self, period: int) -> int | str:
-        """The period as a machine reads it: a number where the unit is one, else the label."""
+        """Return the period for JSON and tables: a number for whole numbers and years, else the label."""
         return int(period) * self.step if self.unit in ("integer", "year") else self.label(period)
 
     def period(self, time: object) -> int:
-        """The period of a time given as a period number or, on an axis of dates, as a date or ``"2004-03-31"``."""
+        """Return the period of a time: a period number or, on an axis of dates, a date or ``"2004-03-31"``."""
         if isinstance(time, np.datetime64):
             time = str(time.astype("datetime64[D]"))
         elif isinstance(time, date):
@@ -90,12 +88,10 @@ class TimeAxis:
             raise InputError(f"{time!r} is not a time", fix=_HOW_TO_WRITE)
         import pyarrow as pa
 
-        from evergraph.graph.columns import Origin
-
         return int(self.parse(pa.array([time]), Origin("argument"), "time")[0])
 
     def parse(self, column: pa.Array, origin: Origin, name: str) -> NDArray[np.int64]:
-        """Periods of a column of times; the first value that is no time is named with its row."""
+        """Return the periods of a column of times; an error names the first row that is not a time."""
         values, are_dates = _numbers_or_days(column, origin, name)
         if not are_dates:
             if self.unit not in ("integer", "year"):
@@ -120,7 +116,7 @@ class TimeAxis:
 
 
 def choose_axis(column: pa.Array, every: str | int | None, origin: Origin, name: str) -> TimeAxis:
-    """The axis for a column of times and a wished granularity (``year``, ``month``, ``week``, ``day`` or a number)."""
+    """Return the axis for a column of times and a granularity (``year``, ``month``, ``week``, ``day`` or a number)."""
     if every is None or str(every) == "year":
         return TimeAxis("integer" if every is None and _is_number(column, origin, name) else "year")
     if isinstance(every, str) and every in ("month", "week", "day"):
@@ -137,15 +133,15 @@ def choose_axis(column: pa.Array, every: str | int | None, origin: Origin, name:
 
 
 def check_span(times: NDArray[np.int64], origin: Origin, name: str, *, rows: bool = True) -> None:
-    """Refuse times so far apart that counting by period makes no sense; ``rows`` if they are the rows of the origin."""
+    """Refuse times that are more than `MAX_SPAN` periods apart; ``rows`` if they are the rows of the origin."""
     if len(times) and (span := int(times.max()) - int(times.min())) > MAX_SPAN:
         middle = int(np.median(times))
         row = int(np.argmax(np.abs(times - middle)))
         origin.fail(
-            f"time {times[row]} is far from the others: {span:,} steps from first to last, at most {MAX_SPAN:,} can be",
+            f"time {times[row]} is far from the others: {span:,} periods from first to last, at most {MAX_SPAN:,}",
             column=name,
             row=row if rows else None,
-            fix="correct it, or choose a coarser granularity (every month, every 1000)",
+            fix="correct it, or choose a coarser granularity (every=month, every=1000)",
         )
 
 
@@ -154,7 +150,7 @@ def _is_number(column: pa.Array, origin: Origin, name: str) -> bool:
 
 
 def _numbers_or_days(column: pa.Array, origin: Origin, name: str) -> tuple[NDArray[np.int64], bool]:
-    """Whole numbers and False, or days since 1970 and True: what the column holds, all rows alike."""
+    """Return whole numbers and False, or days since 1970 and True."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -165,10 +161,9 @@ def _numbers_or_days(column: pa.Array, origin: Origin, name: str) -> tuple[NDArr
         days = column.cast(pa.date32(), safe=False).cast(pa.int32())
         return days.to_numpy(zero_copy_only=False).astype(np.int64), True
     if pa.types.is_integer(kind):
-        # Compared as floats, for unsigned numbers may be too large to be compared with signed ones.
-        _refuse(
-            column, pc.greater(column.cast(pa.float64(), safe=False), 2.0**31), origin, name, "is too large", _SMALL
-        )
+        # Compared as floats, because unsigned numbers can be too large to compare with signed ones.
+        large = pc.greater(column.cast(pa.float64(), safe=False), 2.0**31)
+        _refuse(column, large, origin, name, "is too large", _SMALL)
         numbers = column
     elif pa.types.is_floating(kind):
         _refuse(column, pc.invert(pc.equal(pc.floor(column), column)), origin, name)
@@ -176,9 +171,9 @@ def _numbers_or_days(column: pa.Array, origin: Origin, name: str) -> tuple[NDArr
         numbers = column.cast(pa.int64())
     elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
         trimmed = pc.utf8_trim_whitespace(column)
-        # "2004.0" is how a year looks after a round trip through a table with gaps.
+        # A year becomes "2004.0" in a round trip through a table with gaps.
         whole = pc.replace_substring_regex(trimmed, r"^(-?\d+)\.0*$", r"\1")
-        if not pc.all(pc.match_substring_regex(whole, r"^-?\d{1,18}$")).as_py():  # the cast alone reads 0x10, too
+        if not pc.all(pc.match_substring_regex(whole, r"^-?\d{1,18}$")).as_py():  # the cast alone accepts 0x10 too
             return _days(column, trimmed, origin, name), True
         numbers = whole.cast(pa.int64())
     else:
@@ -196,7 +191,7 @@ def _days(column: pa.Array, trimmed: pa.Array, origin: Origin, name: str) -> NDA
     is_number = pc.match_substring_regex(trimmed, r"^-?\d+(\.0*)?$")
     _refuse(column, pc.and_(is_number, pc.greater(pc.utf8_length(trimmed), 9)), origin, name, "is too large")
     _refuse(column, pc.invert(pc.or_(is_date, is_number)), origin, name)
-    _refuse(column, pc.invert(is_date), origin, name, "is a number among dates", "write all times in one way")
+    _refuse(column, pc.invert(is_date), origin, name, "is a number among dates", "write all times in the same way")
     text = pc.utf8_slice_codeunits(trimmed, 0, 10)
     try:
         dates = np.array(text.to_pylist(), dtype="datetime64[D]")
@@ -218,10 +213,10 @@ def _is_day(value: str) -> bool:
 def _refuse(
     column: pa.Array, bad: pa.Array, origin: Origin, name: str, why: str = "is not a time", fix: str = _HOW_TO_WRITE
 ) -> None:
-    """Name the first value that is bad (a null verdict, from NaN, counts as bad)."""
-    verdict = bad.fill_null(True).to_numpy(zero_copy_only=False)
-    if verdict.any():
-        row = int(np.argmax(verdict))
+    """Raise an error for the first bad value; null (from NaN) counts as bad."""
+    is_bad = bad.fill_null(True).to_numpy(zero_copy_only=False)
+    if is_bad.any():
+        row = int(np.argmax(is_bad))
         value = column[row].as_py()
         shown = "an empty cell" if value is None or value == "" else repr(value)
         origin.fail(f"{shown} {why}", column=name, row=row, fix=fix)

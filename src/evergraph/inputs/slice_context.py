@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from evergraph.graph.classes import columns_among
+from evergraph.graph.evolving import Window
 from evergraph.graph.features import DenseFeatures, SparseFeatures
-from evergraph.graph.window import Window
 from evergraph.inputs.similar import nearest_by_vectors, nearest_by_words, reduced, unit, weighted
 
 if TYPE_CHECKING:

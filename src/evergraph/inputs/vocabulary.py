@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from evergraph.errors import InputError
+from evergraph.graph.evolving import TextMode, Window
 from evergraph.graph.features import DenseFeatures, SparseFeatures
-from evergraph.graph.window import TextMode, Window
 
 __all__ = ["Vocabulary"]
 

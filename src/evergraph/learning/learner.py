@@ -17,7 +17,7 @@ from torch import Tensor
 from evergraph.detect.base import UNLABELLED, Detector, FittedDetector, Outputs, State
 from evergraph.errors import EvergraphError, InputError
 from evergraph.graph.classes import columns_among
-from evergraph.graph.window import TextMode, Window
+from evergraph.graph.evolving import TextMode, Window
 from evergraph.inputs.slice_context import SliceContext
 from evergraph.inputs.vocabulary import Vocabulary
 from evergraph.learning.task import Decisions, Task

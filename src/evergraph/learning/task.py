@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from evergraph.analysis.description import first_task
 from evergraph.errors import InputError
 from evergraph.graph.classes import UNSEEN
-from evergraph.graph.evolving import EvolvingGraph
+from evergraph.graph.evolving import EvolvingGraph, Window
 from evergraph.graph.ids import Ids
-from evergraph.graph.window import Window
 
 __all__ = [
     "AUTO_LEVEL",
@@ -270,7 +269,7 @@ def choose_history(graph: EvolvingGraph, before: int | str) -> int:
 
 def history_sizes(graph: EvolvingGraph, before: int) -> dict[int, int]:
     """Histories that cover 25, 50, 75 and 100 percent of the time differences before a period; none without edges."""
-    from evergraph.analysis.tdiff import tdiff
+    from evergraph.analysis.time_differences import tdiff
 
     past = graph.up_to(before - 1)
     differences = tdiff(past, 2) if past.n_edges else None

@@ -1,4 +1,4 @@
-"""Tables and figures: a table for the terminal, Markdown, LaTeX and CSV, and one style for all figures."""
+"""Tables for the terminal, Markdown, LaTeX and CSV, and one style for all figures."""
 
 from evergraph.presentation.style import (
     COLOURS,

@@ -1,4 +1,4 @@
-"""The style of all figures: colours and lines to tell series apart, legends beside the data, a note below."""
+"""The style of all figures: distinct colours and lines, legends beside the data, a note below."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Okabe and Ito's colours, which people with any kind of colour vision can tell apart; all but their faint yellow."""
+"""Okabe and Ito's colours, distinct for any kind of colour vision, without their faint yellow."""
 
-# One of each for each colour, so that series are told apart in grey too.
+# One of each for each colour, so that series are distinct in grey too.
 _DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (8, 2.5)), (0, (4, 1.5, 1, 1.5, 1, 1.5)), (0, (1.8, 1)))
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _MOST_MARKERS = 12  # on one line
 
 _SETTINGS: dict[str, Any] = {
     "svg.hashsalt": "evergraph",  # the same figure gives the same SVG, byte for byte
-    "svg.fonttype": "path",  # letters as shapes look the same whatever fonts there are
+    "svg.fonttype": "path",  # letters as shapes do not depend on installed fonts
     "font.size": 9,
     "axes.titlesize": 9,
     "axes.spines.top": False,
@@ -45,7 +45,7 @@ _LETTERS = 18  # of the note that fit in an inch
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Apply this style inside the ``with``, whatever matplotlib's settings are outside."""
+    """Apply this style inside the ``with``, independent of matplotlib's settings outside."""
     from matplotlib import style
 
     with style.context(["default", _SETTINGS]):
@@ -58,14 +58,7 @@ def figure(
 ) -> Iterator[tuple[Figure, NDArray[Any]]]:
     """Yield an empty figure and its panels by row and column, to draw on in this style.
 
-    Parameters
-    ----------
-    rows, columns
-        Number of panels.
-    width, height
-        Width of the figure (by default that of a page, or less for one column) and height of a row, in inches.
-    sharey
-        Whether all panels have the same range of values.
+    ``width`` is that of the figure (by default a page, or less for one column) and ``height`` that of a row, in inches.
 
     Examples
     --------
@@ -84,15 +77,9 @@ def figure(
 
 
 def series(index: int) -> dict[str, Any]:
-    """Return colour, dashes and marker of a series, by its number from 0.
-
-    Examples
-    --------
-    >>> series(1)
-    {'color': '#D55E00', 'linestyle': '--', 'marker': 's'}
-    """
+    """Return colour, dashes and marker of a series, by its number from 0."""
     count = len(COLOURS)
-    again = index // count  # a colour that comes again comes with other dashes and another marker
+    again = index // count  # a repeated colour has other dashes and another marker
     return {
         "color": COLOURS[index % count],
         "linestyle": _DASHES[(index + again) % count],
@@ -103,14 +90,14 @@ def series(index: int) -> dict[str, Any]:
 def lines_with_band(
     axes: Axes, x: ArrayLike, mean: ArrayLike, low: ArrayLike, high: ArrayLike, label: str, index: int
 ) -> None:
-    """Draw the series of some number as a line with a band around it; NaN leaves a gap."""
+    """Draw a series, by its number from 0, as a line with a band; NaN leaves a gap."""
     look, every = series(index), max(1, -(-np.size(x) // _MOST_MARKERS))
     axes.fill_between(np.asarray(x), np.asarray(low), np.asarray(high), color=look["color"], alpha=0.15, linewidth=0)
     axes.plot(x, mean, label=plain(label), **look, markersize=3.5, markevery=every, linewidth=1.3)
 
 
 def legend_below(picture: Figure) -> None:
-    """Add one legend for all panels below them, in as few rows as fit; a label that comes twice is shown once."""
+    """Add one legend for all panels below them, in as few rows as fit; show each label once."""
     shown: dict[str, Any] = {}
     for axes in picture.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -125,14 +112,14 @@ def legend_below(picture: Figure) -> None:
 
 
 def plain(text: str) -> str:
-    """Escape a text so that matplotlib does not take it for a formula."""
+    """Escape a text so that matplotlib does not read it as a formula."""
     return text.replace("$", r"\$")
 
 
 def save(picture: Figure, stem: str | Path, note: str = "") -> list[Path]:
-    """Save a finished figure as ``stem.svg`` and ``stem.png``; the same figure gives the same bytes.
+    """Save a finished figure with a note (command, seeds, data) below it, as ``stem.svg`` and ``stem.png``.
 
-    The note (command, seeds, data) goes below the figure, which grows by it.
+    The same figure gives the same bytes.
     """
     from matplotlib.transforms import Bbox
 
@@ -159,7 +146,7 @@ def save(picture: Figure, stem: str | Path, note: str = "") -> list[Path]:
 
 
 def _settle(picture: Figure) -> None:
-    """Fix the places of panels and legends, so that they stay the same however often the figure is drawn."""
+    """Fix the positions of panels and legends, so that they do not change when the figure is drawn again."""
     from matplotlib.transforms import Bbox
 
     picture.set_dpi(_DPI)
@@ -168,5 +155,5 @@ def _settle(picture: Figure) -> None:
     picture.set_layout_engine("none")
     for axes in picture.axes:
         axes.set_position(Bbox(axes.get_position(original=True).get_points().round(6)))
-    for legend in picture.legends:  # below the figure there will be room for the note, where no legend belongs
+    for legend in picture.legends:  # keep them out of the room for the note
         legend.set_bbox_to_anchor((0, 0, 1, 1), picture.transFigure)

@@ -1,4 +1,4 @@
-"""Tables of results: built once, shown on the terminal (rich), in Markdown, in LaTeX (booktabs) and as CSV."""
+"""Tables of results for the terminal (rich), Markdown, LaTeX (booktabs) and CSV."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from evergraph.storage.files import write_atomic
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
-_LONGEST_NAME = 24  # a text up to this length stays in one line on a narrow terminal
+_LONGEST_NAME = 24  # texts up to this length are not wrapped on a narrow terminal
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A text, or a number with the half width of its interval. Missing values and NaN show as a dash.
+    """A text, or a number with the half width of its interval; a dash for missing values and NaN.
 
     Examples
     --------
@@ -47,7 +47,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """The head of a column; neighbours with the same group share a head above their names."""
+    """The head of a column; adjacent columns of one group share a head above their names."""
 
     name: str
     group: str = ""
@@ -72,7 +72,7 @@ Row: TypeAlias = tuple[Cell, ...]
 
 @dataclass(frozen=True)
 class Table:
-    """A table, with its columns in the order of importance; the note says where the numbers come from.
+    """A table with its columns in order of importance; the note gives the source of the numbers.
 
     Examples
     --------
@@ -107,8 +107,8 @@ class Table:
 def to_rich(table: Table, width: int = 80) -> RichTable:
     """Return the table for a terminal of some width.
 
-    Columns that do not fit are left out, the last first, and the caption names them: a number is never broken over
-    two lines. Long texts and heads may wrap.
+    Columns that do not fit are left out, the last first, and named in the caption. Long texts and heads may wrap,
+    numbers never do.
 
     Examples
     --------
@@ -140,7 +140,7 @@ def to_rich(table: Table, width: int = 80) -> RichTable:
     )
     grouped = any(column.group for column in columns)
     wraps = [max(map(len, table.texts(number)), default=0) > _LONGEST_NAME for number in range(len(columns))]
-    wraps[0] |= sum(widths[:shown]) > width + 1  # the name gives way before a number does
+    wraps[0] |= sum(widths[:shown]) > width + 1  # wrap the name rather than a number
     for column, wrap in zip(columns, wraps, strict=False):
         head = Text((f"{_in_one_line(column.group)}\n" if grouped else "") + _in_one_line(column.name), no_wrap=False)
         vertical: Literal["top", "bottom"] = "top" if any(wraps) else "bottom"
@@ -156,14 +156,14 @@ def to_rich(table: Table, width: int = 80) -> RichTable:
 
 
 def _width(table: Table, number: int) -> int:
-    """Letters that a column needs on a terminal, with the space after it."""
+    """Width of a column on a terminal in letters, with the space after it."""
     numbers = [len(cell.text) for cell in table.cells(number) if not isinstance(cell.value, str)]
     texts = [min(len(text), _LONGEST_NAME) for text in table.texts(number)]
     return 1 + max([*numbers, *texts, *(len(word) for word in table.columns[number].full_name.split())], default=0)
 
 
 def to_markdown(table: Table) -> str:
-    """Return the table as GitHub and MkDocs read it; a section is a row with its name in bold."""
+    """Return the table for GitHub and MkDocs; a section is a row with its name in bold."""
     width = len(table.columns)
     lines = [[_markdown(column.full_name) for column in table.columns]]
     for row in table.rows:
@@ -187,7 +187,7 @@ def to_markdown(table: Table) -> str:
 
 
 def to_latex(table: Table, label: str = "") -> str:
-    r"""Return the table for the package ``booktabs``; you refer to it as ``\ref{tab:LABEL}``, by default its title."""
+    r"""Return the table for the package ``booktabs``, with the label ``tab:LABEL`` (by default from its title)."""
     slug = re.sub(r"[^a-z0-9]+", "-", (label or table.title).lower()).strip("-") or "table"
     body = [r"\toprule", *_latex_groups(table)]
     body += [" & ".join(_latex(_in_one_line(column.name)) for column in table.columns) + r" \\", r"\midrule"]
@@ -214,7 +214,6 @@ def to_latex(table: Table, label: str = "") -> str:
 
 
 def _latex_groups(table: Table) -> Iterator[str]:
-    """Yield the groups above the names, and a rule below each."""
     cells, rules, first = [], [], 1
     for group, columns in groupby(_in_one_line(column.group) for column in table.columns):
         span = len(list(columns))
@@ -236,7 +235,7 @@ def _latex_cell(cell: Cell) -> str:
 
 
 def to_csv(table: Table) -> str:
-    """Return the table for programs: unrounded numbers, half widths in columns of their own, sections as a column.
+    """Return the table for programs: unrounded numbers, half widths and sections as separate columns.
 
     Examples
     --------
@@ -273,8 +272,8 @@ def write(table: Table, stem: str | Path) -> list[Path]:
 
 
 def replace_file(stem: Path, kind: str, data: bytes) -> Path:
-    """Write ``stem.kind`` in one step, with the folder if need be; return its path."""
-    path = stem.with_name(f"{stem.name}.{kind}")  # a name such as c=0.5 keeps what is behind its dot
+    """Write ``stem.kind`` atomically, create its folder if necessary, and return its path."""
+    path = stem.with_name(f"{stem.name}.{kind}")  # a name such as c=0.5 keeps its ending
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, data, sync=False)
@@ -309,14 +308,16 @@ def _wrap(text: str, how: str) -> str:
     return how.format(text) if text else ""
 
 
-# An underscore inside a word is no emphasis, and stays readable.
+# An underscore inside a word is not emphasis and needs no escape.
 _MARKDOWN_SPECIAL = re.compile(r"[\\`*\[\]{|]|(?<![^\W_])_|_(?![^\W_])")
 _MARKDOWN_START = re.compile(r"^(\d*)([#>+.)-])")
 
 
 def _markdown(text: str) -> str:
     text = _MARKDOWN_SPECIAL.sub(r"\\\g<0>", text)
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace("~", "&#126;")  # not all know a backslash before ~
+    return (
+        text.replace("&", "&amp;").replace("<", "&lt;").replace("~", "&#126;")
+    )  # not all renderers know a backslash before ~
 
 
 _SYMBOLS = {"\\": r"\textbackslash", "~": r"\textasciitilde", "^": r"\textasciicircum", "<": r"\textless"}
@@ -329,10 +330,10 @@ _LATEX = {
     "≤": r"$\leq$",
     "≥": r"$\geq$",
     "−": "$-$",
-    **{letter: f"{{{letter}}}" for letter in "[]*"},  # the end of a row would take these for an option of its own
+    **{letter: f"{{{letter}}}" for letter in "[]*"},  # after the end of a row LaTeX reads these as its option
 }
 
 
 def _latex(text: str) -> str:
-    """Escape a text. Two hyphens, as options of commands have them, do not become a dash."""
+    """Escape a text. Two hyphens, as in command options, do not become a dash."""
     return re.sub("-(?=-)", "-{}", "".join(_LATEX.get(letter, letter) for letter in text))

@@ -98,8 +98,7 @@ class Contents:
     @classmethod
     def read(cls, records: Records, objects: Objects, classes: Classes, version: int | None = None) -> Contents:
         """The contents of a version, or of that in force."""
-        from evergraph.graph.arrays import find_damage
-        from evergraph.graph.segments import decode, join
+        from evergraph.graph.arrays import decode, find_damage, join
 
         rows = records.select("segments", f"{in_force(version)} ORDER BY segment")
         try:
@@ -139,7 +138,7 @@ def put_segment(
     objects: Objects, segment: Mapping[str, NDArray[Any]], vertices: NDArray[np.int64], labels: NDArray[np.int32]
 ) -> str:
     """Write a segment of the graph with the numbers of its vertices and their classes; returns the object's name."""
-    from evergraph.graph.segments import encode
+    from evergraph.graph.arrays import encode
 
     arrays: dict[str, NDArray[Any]] = dict(segment)
     if len(vertices):

@@ -10,7 +10,7 @@ from typing import Any
 
 from evergraph.errors import InputError
 from evergraph.graph.classes import UNSEEN
-from evergraph.graph.column_names import Columns
+from evergraph.graph.columns import Columns
 from evergraph.storage.records import Records
 from evergraph.workspace.change import Change, Contents, Outcome
 from evergraph.workspace.store import State, read_classes

@@ -21,11 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evergraph.errors import DamagedWorkspaceError
-from evergraph.graph.arrays import find_damage, from_arrays
+from evergraph.graph.arrays import base_segment, find_damage, from_arrays
 from evergraph.graph.classes import UNSEEN
-from evergraph.graph.column_names import Columns
+from evergraph.graph.columns import Columns
 from evergraph.graph.evolving import EvolvingGraph
-from evergraph.graph.segments import base_segment
 from evergraph.graph.times import TimeAxis
 from evergraph.storage.checksummed import InvalidJsonError, load_json
 from evergraph.storage.files import locked, refuse_link, sync_folder

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evergraph.datasets.tables import Columns, read_ids
-from evergraph.errors import InputError
+from evergraph.errors import InputError, Origin
 from evergraph.graph import ids as id_columns
-from evergraph.graph.columns import Origin, as_table, class_column, id_column
+from evergraph.graph.columns import as_table, class_column, id_column
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.workspace.change import Change, Contents, Outcome, counted
 from evergraph.workspace.store import State, read_classes

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from evergraph.datasets.tables import Columns, read_edges, read_vertices
 from evergraph.errors import InputError
 from evergraph.graph import ids as id_columns
+from evergraph.graph.arrays import base_segment, extend, slice_segment
 from evergraph.graph.columns import EdgeColumns, VertexColumns, check_edges, check_vertices
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.features import SparseFeatures
-from evergraph.graph.segments import base_segment, extend, slice_segment
 from evergraph.workspace.change import Change, Contents, Outcome, counted, put_segment, unlabelled
 from evergraph.workspace.labels import refuse_retired, rows_in
 from evergraph.workspace.store import read_classes

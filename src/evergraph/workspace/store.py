@@ -23,7 +23,7 @@ from functools import cached_property
 from pathlib import Path
 
 from evergraph.errors import DamagedWorkspaceError, EvergraphError, InputError
-from evergraph.graph.column_names import Columns
+from evergraph.graph.columns import Columns
 from evergraph.graph.times import TimeAxis
 from evergraph.storage.checksummed import InvalidJsonError, converted
 from evergraph.storage.files import LOCK, locked, refuse_link, sync_folder

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from evergraph.detect import Detector
 from evergraph.errors import InputError
 from evergraph.graph import ids as id_columns
+from evergraph.graph.arrays import base_segment
 from evergraph.graph.evolving import EvolvingGraph
-from evergraph.graph.segments import base_segment
 from evergraph.learning.learner import LifelongLearner
 from evergraph.learning.task import Task
 from evergraph.learning.training import OnStep

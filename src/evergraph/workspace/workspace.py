@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from evergraph.errors import DamagedWorkspaceError, InputError
-from evergraph.graph.column_names import Columns
+from evergraph.graph.columns import Columns
 from evergraph.storage.records import Records
 from evergraph.workspace.change import Change, Contents, Outcome
 from evergraph.workspace.store import Entry, ModelRecord, Settings, State, Store, read_state
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from evergraph.detect import Detector
-    from evergraph.graph.evolving import EvolvingGraph
-    from evergraph.graph.window import TextMode
+    from evergraph.graph.evolving import EvolvingGraph, TextMode
     from evergraph.learning.learner import LifelongLearner
     from evergraph.learning.task import History
     from evergraph.learning.training import OnStep

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from evergraph.analysis.tdiff import tdiff
+from evergraph.analysis.time_differences import tdiff
 from evergraph.names import build_model
 from evergraph.nn.base import count_parameters
 from evergraph_paper.claims.evidence import (

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import sparse
 
-from evergraph.analysis.tdiff import TimeDifferences, tdiff
+from evergraph.analysis.time_differences import TimeDifferences, tdiff
 from evergraph.datasets import read_tables
 from evergraph.errors import InputError
 
@@ -156,13 +156,13 @@ def test_a_graph_without_edges_suggests_no_history(method, n):
     nothing = tdiff(make(n, [], np.arange(n)), method=method)
     assert nothing.pairs == 0
     for ask in (nothing.history_sizes, lambda: nothing.percentile(50), lambda: nothing.distribution):
-        with pytest.raises(InputError, match=r"no time differences.*give a history size yourself"):
+        with pytest.raises(InputError, match=r"no time differences.*Choose a history size"):
             ask()
 
 
 @pytest.mark.parametrize(
     ("arguments", "problem"),
-    [({"k": 0}, "k is 0"), ({"sample": 0}, "sample of 0"), ({"method": "magic"}, "no method 'magic'")],
+    [({"k": 0}, "k is 0"), ({"sample": 0}, "sample has 0"), ({"method": "magic"}, "no method 'magic'")],
 )
 def test_bad_arguments(arguments, problem):
     with pytest.raises(InputError, match=problem):
@@ -306,7 +306,7 @@ def test_runs_in_a_forked_process_after_its_parent():
         "import os, numpy as np\n"
         "from types import SimpleNamespace\n"
         "from scipy.sparse import csr_array\n"
-        "from evergraph.analysis.tdiff import tdiff\n"
+        "from evergraph.analysis.time_differences import tdiff\n"
         "g = SimpleNamespace(adjacency=csr_array([[0, 1], [1, 0]]), times=np.array([0, 1]))\n"
         "tdiff(g)\n"
         "child = os.fork()\n"
@@ -318,7 +318,7 @@ def test_runs_in_a_forked_process_after_its_parent():
 
 
 def test_importing_is_cheap():
-    code = "import sys, evergraph.analysis.tdiff; sys.exit('numba' in sys.modules)"
+    code = "import sys, evergraph.analysis.description; sys.exit('numba' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 

@@ -14,11 +14,10 @@ from scipy import sparse
 from evergraph import EvolvingGraph, InputError
 from evergraph.graph import ids as id_columns
 from evergraph.graph.adjacency import Adjacency
-from evergraph.graph.arrays import fingerprint
+from evergraph.graph.arrays import Segment, base_segment, decode, encode, extend, fingerprint, join, slice_segment
 from evergraph.graph.classes import extend_names
 from evergraph.graph.columns import check_edges, check_vertices
 from evergraph.graph.features import DenseFeatures, Features, SparseFeatures
-from evergraph.graph.segments import Segment, base_segment, decode, encode, extend, join, slice_segment
 from tests.strategies import Tables, arrays_of, assert_equal, tables
 
 build = EvolvingGraph.build
@@ -173,7 +172,7 @@ def test_what_cannot_be_appended_makes_no_segment() -> None:
         segment(graph, {"id": ["c"], "time": [3], "text": ["t"]})
     with pytest.raises(InputError, match="far from the others"):
         segment(graph, {"id": ["c"], "time": [10**6]})
-    with pytest.raises(InputError, match="leads to 'z', which is no vertex"):
+    with pytest.raises(InputError, match="leads to 'z', which is not a vertex"):
         segment(graph, {"id": ["c"], "time": [3]}, [("c", "z")])
 
 
