@@ -1,6 +1,7 @@
 """The reference page names what is there, and everything that has a name on the command line."""
 
 import re
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 
@@ -35,3 +36,15 @@ def test_an_entry_of_the_reference_can_be_imported(path):
 def test_everything_with_a_name_is_in_the_reference(kind):
     there = [resolve(path) for path in ENTRIES if path.startswith(("evergraph.nn", "evergraph.detect"))]
     assert [name for name in getattr(names, f"{kind.upper()}S") if names.load(kind, name) not in there] == []
+
+
+@pytest.mark.parametrize("kind", ["model", "detector", "score", "threshold"])
+def test_the_configuration_page_lists_every_name_with_its_settings(kind):
+    page = Path(__file__).parents[2].joinpath("docs/reference/configuration.md").read_text(encoding="utf-8")
+    for name in getattr(names, f"{kind.upper()}S"):
+        built = names.build(kind, name)
+        (row,) = re.findall(rf"^\| `{name}`.* `{type(built).__name__}` .*$", page, re.MULTILINE)
+        for setting in fields(built):
+            value = getattr(built, setting.name)
+            if setting.name != "base":  # the model that another one wraps
+                assert f"{setting.name} {'none' if value is None else str(value).removesuffix('.0')}" in row
