@@ -19,11 +19,12 @@ from pathlib import Path
 import codespell_lib
 
 ROOT = Path(__file__).parents[1]
-CHECKED = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs", "examples", "scripts"]
+CHECKED = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs", "examples", "scripts", "benchmarks"]
+CHECKED += [f"src/evergraph/{part}" for part in ("detect", "learning", "inputs", "graph", "datasets", "analysis")]
 WORDS = Path(__file__).with_name("prose_words.txt")
 BRITISH = Path(codespell_lib.__file__).parent / "data" / "dictionary_en-GB_to_en-US.txt"
 # American forms that are British, too, in another sense or as another part of speech.
-IGNORED = "fpr,license,program,programs,meter,meters,story,draft,check,practice,specialty,focused,ton,tons"
+IGNORED = "coo,fpr,writable,license,program,programs,meter,meters,story,draft,check,practice,specialty,focused,ton,tons"
 GENERATED = re.compile(r"^<!-- (?:table|figure):.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
 NOT_PROSE = {
     ".md": r"^(```|~~~).*?^\1|`+[^`]*`+|<!--.*?-->|\]\([^)]*\)|https?://\S+|^ *>[^\n]*|^--8<--.*?$|<[a-z/][^>]*>",
