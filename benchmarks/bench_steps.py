@@ -74,7 +74,7 @@ def prepared(path: Path, name: str, kernels: Any) -> Any:
 
 
 def evergraph(path: Path, name: str, kernels: str = "numba") -> float:
-    from evergraph.nn.memory import kept_memory
+    from evergraph.nn.adam import kept_memory
 
     with kept_memory():
         return prepared(path, name, kernels)()[-1]

@@ -125,7 +125,7 @@ def load(kind: str, name: str) -> Any:
     Examples
     --------
     >>> load("model", "sgc")
-    <class 'evergraph.nn.sgc.SGC'>
+    <class 'evergraph.nn.gcn.SGC'>
     """
     plugins = [(other, entry) for (other, key), entries in _plugins().items() if key == name for entry in entries]
     own = any(name in table for table in (*_TABLES.values(), _COMPOSED))

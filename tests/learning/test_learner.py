@@ -18,7 +18,7 @@ from evergraph.detect import DOC, GDOC, Softmax
 from evergraph.graph.classes import UNSEEN
 from evergraph.learning.training import default_rate
 from evergraph.nn import GAT, GCN, MLP, SGC, Draw, GraphSAGE, GraphSAINT, JKNet, Model, MostFrequent, carry_over
-from evergraph.nn.base import in_use
+from evergraph.nn.base import active_features
 
 MODELS: list[Model] = [
     GraphSAGE(hidden=8),
@@ -116,8 +116,8 @@ def test_leaving_unused_words_out_of_training_changes_no_bit(model: Model, monke
     found = []
     for leaves_out in (True, False):
         monkeypatch.setattr(
-            "evergraph.learning.learner.in_use",
-            lambda *arguments, it=leaves_out: parts.append(in_use(*arguments) if it else None) or parts[-1],
+            "evergraph.learning.learner.active_features",
+            lambda *arguments, it=leaves_out: parts.append(active_features(*arguments) if it else None) or parts[-1],
         )
         learner = LifelongLearner(model, GDOC(0.5, alpha=2.0), steps=8, lr=0.05)
         for task in tasks(graph, 1, first=2):
@@ -447,7 +447,7 @@ def test_parameters_and_repr() -> None:
         ({"weight_decay": -1.0}, "weight_decay is -1.0"),
         ({"seed": -1}, "seed is -1"),
         ({"kernels": "magic"}, "kernels is 'magic'"),
-        ({"model": "sage"}, "'sage' is no model"),
+        ({"model": "sage"}, "'sage' is not a model"),
         ({"detector": "gdoc"}, "detector is 'gdoc'"),
     ],
 )

@@ -200,7 +200,7 @@ def test_a_parameter_that_nothing_draws_needs_a_function() -> None:
             self.inner.reset_parameters()
 
     for module in (Bare(), Forgetful(), nn.Sequential(Bare())):
-        with pytest.raises(InputError, match=r"draws its parameter '(0\.)?weight' afresh.*Give a function"):
+        with pytest.raises(InputError, match=r"reset_parameters method of the module draws the parameter '(0\.)?weight'.*Give a function"):
             Custom(module).parameters(5, 2, Draw(0))
     one, other = (Custom(Bare).parameters(5, 2, Draw(seed))["module.weight"] for seed in (0, 1))
     assert not torch.equal(one, other)
@@ -351,7 +351,7 @@ def test_a_module_that_shrinks_cannot_be_carried_over() -> None:
 
 def test_a_module_of_another_width_is_refused_with_the_ways_out() -> None:
     with pytest.raises(
-        InputError, match=r"fails on features of width 8: .*project=.*a function of the number"
+        InputError, match=r"fails on features of width 8: .*project=.*a function that returns"
     ) as caught:
         Custom(Sum(5)).parameters(8, 2, Draw(0))
     assert isinstance(caught.value.__cause__, RuntimeError)
@@ -397,7 +397,7 @@ def test_the_same_holds_for_each_graph() -> None:
 def test_what_is_no_module_is_refused() -> None:
     with pytest.raises(InputError, match=r"module is 'sage'.*Give a torch module, or a function"):
         Custom("sage")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match=r"made 5.*Return a torch module"):
+    with pytest.raises(InputError, match=r"returned 5.*Return a torch module"):
         Custom(lambda inputs: inputs).parameters(5, 2, Draw(0))  # type: ignore[arg-type,return-value]
     for project in (0, 2.0, True):
         with pytest.raises(InputError, match="project is"):

@@ -35,7 +35,7 @@ from evergraph.nn import (
     carry_over,
     count_parameters,
 )
-from evergraph.nn.base import in_use
+from evergraph.nn.base import active_features
 from evergraph.nn.isomax import distance_logits
 from tests.nn.cases import KERNELS, assert_close, batch_of, expected, features, fixed, parameters
 from tests.nn.cases import MODELS as SMALL
@@ -278,13 +278,13 @@ def test_what_the_wrapped_model_says_is_passed_on() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((SGC(), 0), "width is 0.*whole number from 1 up"),
+        ((SGC(), 0), "width is 0.*whole number of at least 1"),
         ((SGC(), 2.5), "width is 2.5"),
         (("sage",), "model is 'sage'.*one of evergraph.nn"),
         ((torch.nn.Linear(1, 1),), r"model is Linear.*Custom\(module\)"),
-        ((MostFrequent(),), "not trained and so cannot learn vectors"),
-        ((GraphSAINT(MostFrequent()),), "not trained and so cannot learn vectors"),
-        ((IsoMaxOutputs(SGC()),), "has such outputs already.*the model in it"),
+        ((MostFrequent(),), "not trained and cannot learn vectors"),
+        ((GraphSAINT(MostFrequent()),), "not trained and cannot learn vectors"),
+        ((IsoMaxOutputs(SGC()),), "already has IsoMax outputs.*the model in it"),
     ],
     ids=str,
 )
@@ -494,8 +494,8 @@ def test_leaving_unused_words_out_of_training_changes_no_bit(model: Model, monke
     parts: list[Any] = []
     found = []
     for leaves_out in (True, False):
-        seen = (lambda *given: parts.append(in_use(*given)) or parts[-1]) if leaves_out else lambda *_: None
-        monkeypatch.setattr("evergraph.learning.learner.in_use", seen)
+        seen = (lambda *given: parts.append(active_features(*given)) or parts[-1]) if leaves_out else lambda *_: None
+        monkeypatch.setattr("evergraph.learning.learner.active_features", seen)
         one = learner(model, steps=8, lr=0.05)
         for task in tasks(graph, 1, first=2):
             decisions = one.adapt(task).predict(task)

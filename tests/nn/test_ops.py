@@ -19,8 +19,7 @@ from torch import Tensor
 from evergraph import compiled
 from evergraph.compiled import over_range, over_rows
 from evergraph.nn import Neighbours, Noise, SparseMatrix
-from evergraph.nn.adam import Adam
-from evergraph.nn.memory import kept_memory
+from evergraph.nn.adam import Adam, kept_memory
 from evergraph.nn.ops import attend, drop, linear, mean_beside, mix_mean, propagate, relu_drop
 from tests.nn.cases import KERNELS, Case, assert_close, cases, dense_attention, fixed
 
@@ -643,7 +642,7 @@ def test_adam_is_torchs(kernels: Any, decay: float) -> None:
         torchs.step()
     for one, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(one.double(), other, rtol=1e-5, atol=1e-6)
-    mine.forget_gradients()
+    mine.zero_grad()
     assert all(value.grad is None for value in ours)
     before = [value.clone() for value in ours]
     mine.step()  # without gradients nothing moves

@@ -27,9 +27,8 @@ from evergraph.graph.features import SparseFeatures
 from evergraph.learning.training import OnStep, train
 from evergraph.names import described
 from evergraph.nn import GAT, GCN, MLP, Batch, Draw, GraphSAGE, Model, Neighbours, SparseMatrix
-from evergraph.nn.adam import Adam
+from evergraph.nn.adam import Adam, kept_memory
 from evergraph.nn.base import Parameters
-from evergraph.nn.memory import kept_memory
 
 Which = Literal["A", "B"]
 """A trains on few vertices and adds many, B the other way round."""

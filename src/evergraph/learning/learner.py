@@ -24,11 +24,9 @@ from evergraph.learning.task import Decisions, Task
 from evergraph.learning.training import OnStep, default_rate, train
 from evergraph.names import DEFAULT_DETECTOR, build_detector
 from evergraph.nn import Batch, Draw, Model, Neighbours, SparseMatrix, carry_over
-from evergraph.nn.adam import Adam
-from evergraph.nn.base import Parameters, in_use
-from evergraph.nn.custom import as_model
-from evergraph.nn.memory import kept_memory
-from evergraph.nn.sparse import choose_kernels
+from evergraph.nn.adam import Adam, kept_memory
+from evergraph.nn.base import Parameters, active_features, as_model
+from evergraph.nn.ops import choose_kernels
 
 __all__ = ["LifelongLearner", "Restart"]
 
@@ -228,7 +226,7 @@ class LifelongLearner:
         weights = weights if cold or before is None else carry_over(before, weights)
         lr = self._rate(model, detector, task)
         # Without weight decay, weights without a gradient stay as they are: train only those that are used.
-        part = in_use(model, weights, batch) if self.weight_decay == 0 else None
+        part = active_features(model, weights, batch) if self.weight_decay == 0 else None
         changing, read = (weights, batch) if part is None else (part.weights, part.batch)
         trained = [value for name, value in changing.items() if model.trained(name)]
         adam = Adam(trained, lr, weight_decay=self.weight_decay, kernels=batch.graph.kernels)
@@ -236,7 +234,7 @@ class LifelongLearner:
         losses = train(
             model, detector, changing, read, counts, optimiser=adam, steps=self.steps, seed=seed, on_step=on_step
         )
-        return (weights if part is None else part.laid_over(weights)), lr, losses
+        return (weights if part is None else part.merge_into(weights)), lr, losses
 
     def _new_classes(self, task: Task) -> list[str]:
         found = {task.graph.class_names[code] for code in np.unique(task.targets[task.targets >= 0])}

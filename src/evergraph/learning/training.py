@@ -58,7 +58,7 @@ def train(
             logits, targets = logits.index_select(0, chosen), targets.index_select(0, chosen)
         share = None if part.weights is None else part.weights.index_select(0, chosen)
         loss = detector.loss(logits, targets, counts, share)
-        optimiser.forget_gradients()
+        optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]  # torch's
         optimiser.step()
         losses.append(float(loss.detach()))

@@ -1,7 +1,7 @@
-"""What a model is: a rule that draws parameters of a given size, and a function of parameters and a graph.
+"""The contract of models: draw parameters of a given size, and compute outputs from parameters and a graph.
 
-Models are values and hold no weights. The learner holds those, in a plain dict: so they can be kept, redrawn, grown and
-saved without the model's help.
+Models do not hold weights. The learner holds them, in a plain dict, so that it can keep, redraw, grow and save them
+without the model's help.
 """
 
 from __future__ import annotations
@@ -17,22 +17,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.compiled import over_range
 from evergraph.errors import InputError
-from evergraph.nn import plain
-from evergraph.nn.sparse import Kernels, Neighbours, SparseMatrix
+from evergraph.names import DEFAULT_MODEL, build_model
+from evergraph.nn.ops import Neighbours, Noise, SparseMatrix
 
 __all__ = [
+    "ActiveFeatures",
     "Batch",
     "Draw",
-    "InUse",
     "Model",
-    "Noise",
     "Parameters",
+    "active_features",
+    "as_model",
     "carry_over",
     "check_settings",
     "count_parameters",
-    "in_use",
     "widths",
 ]
 
@@ -41,20 +40,21 @@ Parameters = dict[str, Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """What a model reads: features and neighbours of some vertices.
+    """Input of a model: features and neighbours of some vertices.
 
     Parameters
     ----------
     x
-        Features, dense or sparse, one row a vertex.
+        Features, dense or sparse, one row per vertex.
     graph
         The neighbours of each vertex.
     rows
-        Outputs are wanted for so many vertices from the first on: training vertices come first, for they are older.
+        Number of vertices, from the first on, to compute outputs for. Training vertices are first because they are
+        older.
     targets
-        For each of these rows the column of its class; -1 where it has no part in the loss.
+        Column of the class of each of these rows; -1 if the row is not part of the loss.
     weights
-        Weight of each of these rows in the loss; None where all are alike.
+        Weight of each of these rows in the loss; None if all are equal.
     """
 
     x: Tensor | SparseMatrix
@@ -65,7 +65,7 @@ class Batch:
 
     @cached_property
     def labelled(self) -> Tensor:
-        """The rows that have a part in the loss."""
+        """Rows that are part of the loss."""
         return torch.nonzero(self.targets >= 0).flatten()
 
 
@@ -74,41 +74,71 @@ class Model(ABC):
 
     @abstractmethod
     def parameters(self, inputs: int, outputs: int, draw: Draw) -> Parameters:
-        """Parameters drawn afresh for so many features and classes.
+        """Draw new parameters for a number of features and classes.
 
-        An axis that runs over features or classes must be in their order: on growth the old values are laid over the
-        fresh ones from the first place on.
+        Features and classes must be in order along each axis: when an axis grows, the old values replace the new ones
+        from the first position on.
         """
 
     @abstractmethod
     def forward(self, p: Parameters, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:
-        """Logits [rows, classes] and the vectors below the output layer [rows, width].
+        """Return logits [rows, classes] and the vectors below the output layer [rows, width].
 
-        Noise is there in training and None otherwise.
+        Noise is given in training only.
         """
 
     def batches(self, batch: Batch, rng: np.random.Generator) -> Iterator[Batch]:  # noqa: ARG002  # sampling needs it
-        """What each step of training reads, without end; by default all."""
+        """Return the input of each training step, without end; by default always the whole batch."""
         return itertools.repeat(batch)
 
     def closed_form(self, counts: Tensor) -> Parameters | None:  # noqa: ARG002  # the baseline needs it
-        """Parameters from the class counts alone, for a model that needs no training; None for all others."""
+        """Return parameters computed from the class counts, or None if the model must be trained."""
         return None
 
     def input_weights(self) -> tuple[str, ...]:
-        """Names of the parameters with a row for each feature that meets nothing but that feature's values.
+        """Return the names of parameters whose rows are each multiplied with one feature only.
 
-        Rows of features that no vertex has cannot change in training, so they are left out of it (`in_use`).
+        Training cannot change rows of features that no vertex has, so it leaves them out (`active_features`).
         """
         return ()
 
-    def trained(self, name: str) -> bool:  # noqa: ARG002  # models with tensors that only accompany need it
-        """Whether training changes this parameter by its gradient; by default all are."""
+    def trained(self, name: str) -> bool:  # noqa: ARG002  # models with buffers need it
+        """Return whether training changes this parameter by its gradient; by default it changes all."""
         return True
 
 
+def as_model(model: Model | torch.nn.Module | None) -> Model:
+    """Return a model as it is, a torch module with an output layer on top, or the default model for None.
+
+    Examples
+    --------
+    >>> as_model(None)
+    GraphSAGE(hidden=32, layers=2, dropout=0.5)
+    """
+    if isinstance(model, torch.nn.Module):
+        from evergraph.nn.custom import Custom
+
+        return Custom(model)
+    found = build_model(DEFAULT_MODEL) if model is None else model
+    if not isinstance(found, Model):
+        raise InputError(f"{model!r} is not a model", fix="give one of evergraph.nn or a torch.nn.Module")
+    return found
+
+
+def check_settings(*, dropout: float = 0.0, **at_least_one: int) -> None:
+    """Raise an error if dropout is not a share, or another setting not a positive whole number."""
+    for name, value in at_least_one.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise InputError(f"{name} is {value!r}", fix=f"set {name} to a whole number of at least 1")
+    if not isinstance(dropout, (int, float)) or not 0 <= dropout < 1:
+        raise InputError(f"dropout is {dropout!r}", fix="set dropout to a share of at least 0 and below 1")
+
+
+# --- parameters ------------------------------------------------------------------------------------------------------
+
+
 class Draw:
-    """Fresh parameters from a seed.
+    """New parameters from a seed.
 
     Examples
     --------
@@ -122,82 +152,40 @@ class Draw:
         self._generator = torch.Generator().manual_seed(self.seed)
 
     def uniform(self, *shape: int, bound: float) -> Tensor:
-        """Uniform between minus and plus ``bound``."""
+        """Draw uniformly between ``-bound`` and ``bound``."""
         return torch.empty(shape).uniform_(-bound, bound, generator=self._generator)
 
     def normal(self, *shape: int, deviation: float) -> Tensor:
-        """Normal around 0."""
+        """Draw from a normal distribution with mean 0."""
         return torch.empty(shape).normal_(0, deviation, generator=self._generator)
 
     def glorot(self, inputs: int, outputs: int, gain: float = 1.0) -> Tensor:
-        """Glorot's uniform weights."""
+        """Draw a weight from Glorot's uniform distribution."""
         return self.uniform(inputs, outputs, bound=gain * math.sqrt(6 / max(inputs + outputs, 1)))
 
     def linear(self, inputs: int, outputs: int) -> tuple[Tensor, Tensor]:
-        """Weight and bias of torch's linear layer."""
+        """Draw weight and bias as torch's linear layer does."""
         bound = 1 / math.sqrt(max(inputs, 1))
         return self.uniform(inputs, outputs, bound=bound), self.uniform(outputs, bound=bound)
 
 
-class Noise:
-    """The random part of one training step: which entries each dropout keeps.
-
-    A counter and a hash: fast, the same on every device, and the same again when a run is resumed.
-
-    Parameters
-    ----------
-    seed
-        Whatever identifies the step: the same numbers give the same noise.
-
-    Examples
-    --------
-    >>> first, again = Noise(7, 1), Noise(7, 1)
-    >>> bool((first.keep(1000, 0.5) == again.keep(1000, 0.5)).all())
-    True
-    """
-
-    def __init__(self, *seed: int, device: torch.device | None = None, kernels: Kernels = "numba") -> None:
-        self._rng = np.random.Generator(np.random.PCG64(seed))
-        self._device, self.kernels = device or torch.device("cpu"), kernels
-
-    def keep(self, n: int, p: float) -> Tensor:
-        """A byte for each of ``n`` entries: 0 with probability ``p``, else 1; other ones at each call."""
-        key, second = self._rng.integers(1 << 32, size=2).tolist()
-        threshold = min(round(p * 2**32), 2**32 - 1)
-        if self.kernels == "torch":
-            return plain.keep_bytes(n, key, second, threshold, self._device)
-        from evergraph.nn import kernels
-
-        out = np.empty(n, np.uint8)
-        over_range(kernels.keep_bytes, n, np.uint32(key), np.uint32(second), np.uint32(threshold), out)
-        return torch.from_numpy(out)
-
-    def seed(self) -> int:
-        """A seed for a random generator of others, another one at each call."""
-        return int(self._rng.integers(1 << 62))
-
-
 def carry_over(old: Parameters, fresh: Parameters) -> Parameters:
-    """Lay old parameters over fresh ones: what has grown is fresh at its end, all else is kept.
+    """Return new parameters with the old values in them: only rows and columns beyond the old shape stay new.
 
     Examples
     --------
     >>> carry_over({"bias": torch.ones(2)}, {"bias": torch.zeros(3)})
     {'bias': tensor([1., 1., 0.])}
     """
+    fix = "keep the model's settings, or start a new learner"
     if old.keys() != fresh.keys():
-        raise InputError(
-            f"the parameters were {', '.join(old)} and now are {', '.join(fresh)}",
-            fix="keep the model's settings, or start a new learner",
-        )
+        raise InputError(f"the parameters were {', '.join(old)} and are now {', '.join(fresh)}", fix=fix)
     grown = {}
     for name, value in fresh.items():
         before = old[name]
         if before.dim() != value.dim() or any(a > b for a, b in zip(before.shape, value.shape, strict=True)):
-            raise InputError(
-                f"parameter {name!r} had the shape {tuple(before.shape)} and now has {tuple(value.shape)}",
-                fix="keep the model's settings, or start a new learner",
-            )
+            shapes = f"had the shape {tuple(before.shape)} and now has {tuple(value.shape)}"
+            raise InputError(f"parameter {name!r} {shapes}", fix=fix)
         value = value.to(before.device, copy=True)
         value[tuple(slice(size) for size in before.shape)] = before.detach()
         grown[name] = value
@@ -205,7 +193,7 @@ def carry_over(old: Parameters, fresh: Parameters) -> Parameters:
 
 
 def count_parameters(model: Model, inputs: int, outputs: int) -> int:
-    """Number of trained parameters of a model for so many features and classes.
+    """Return the number of trained parameters of a model for a number of features and classes.
 
     Examples
     --------
@@ -218,40 +206,16 @@ def count_parameters(model: Model, inputs: int, outputs: int) -> int:
 
 
 def widths(inputs: int, hidden: int, layers: int, outputs: int) -> list[tuple[int, int]]:
-    """Inputs and outputs of each layer.
-
-    Examples
-    --------
-    >>> widths(100, 32, 3, 7)
-    [(100, 32), (32, 32), (32, 7)]
-    """
+    """Return inputs and outputs of each layer, such as ``[(100, 32), (32, 32), (32, 7)]``."""
     return list(itertools.pairwise([inputs, *[hidden] * (layers - 1), outputs]))
 
 
-def check_settings(*, dropout: float = 0.0, **at_least_one: int) -> None:
-    """Refuse settings that make no model."""
-    for name, value in at_least_one.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise InputError(f"{name} is {value!r}", fix=f"give {name} a whole number from 1 up")
-    if not isinstance(dropout, (int, float)) or not 0 <= dropout < 1:
-        raise InputError(f"dropout is {dropout!r}", fix="give a share from 0 to below 1")
-
-
 @dataclass(frozen=True, eq=False)
-class InUse:
-    """Parameters and features of a task without the features that no vertex has.
+class ActiveFeatures:
+    """Parameters and input of a task, reduced to the features (``columns``) that its vertices have.
 
-    A word that no vertex has gives its weights no gradient, and Adam, which starts anew for each task, does not move
-    what has none. Over the years most words of a vocabulary are not in sight, so this saves about half of a step.
-
-    Parameters
-    ----------
-    weights, batch
-        What to train, and on what.
-    columns
-        Which features are left.
-    narrowed
-        Names of the parameters that lack rows.
+    The weights of a word that no vertex has receive no gradient, and Adam, which starts anew for each task, does not
+    change them. After some years, most words of a vocabulary are not in the window, so this halves the time of a step.
     """
 
     weights: Parameters
@@ -259,28 +223,16 @@ class InUse:
     columns: Tensor
     narrowed: tuple[str, ...]
 
-    def laid_over(self, whole: Parameters) -> Parameters:
-        """All parameters: the trained ones, and the rows that were left out as they were in ``whole``."""
-        found = dict(self.weights)
+    def merge_into(self, whole: Parameters) -> Parameters:
+        """Return all parameters: the trained ones, and from ``whole`` the rows that were left out."""
+        merged = dict(self.weights)
         for name in self.narrowed:
-            found[name] = whole[name].index_copy(0, self.columns, self.weights[name])
-        return found
+            merged[name] = whole[name].index_copy(0, self.columns, self.weights[name])
+        return merged
 
 
-def in_use(model: Model, weights: Parameters, batch: Batch) -> InUse | None:
-    """The part of a task that training can change; None where that is all.
-
-    Examples
-    --------
-    >>> from scipy import sparse
-    >>> from evergraph.nn import SGC, Draw, Neighbours
-    >>> x = SparseMatrix.of(sparse.csr_array([[0.0, 2.0, 0.0], [0.0, 1.0, 0.0]]))
-    >>> edge = sparse.csr_array([[0, 1], [1, 0]])
-    >>> batch = Batch(x, Neighbours.of(edge.indptr, edge.indices), 2, torch.tensor([0, 1]))
-    >>> part = in_use(SGC(), SGC().parameters(3, 2, Draw(0)), batch)
-    >>> part.columns.tolist(), part.batch.x.shape, part.weights["weight"].shape
-    ([1], (2, 1), torch.Size([1, 2]))
-    """
+def active_features(model: Model, weights: Parameters, batch: Batch) -> ActiveFeatures | None:
+    """Return the part of a task that training can change; None if that is all of it."""
     names = model.input_weights()
     if not names or not isinstance(batch.x, SparseMatrix):
         return None
@@ -288,8 +240,8 @@ def in_use(model: Model, weights: Parameters, batch: Batch) -> InUse | None:
     columns, indices = torch.unique(pattern.indices, return_inverse=True)
     if len(columns) == pattern.columns:
         return None
-    # Ascending as before: on one thread no sum changes its order (on several, fewer columns may split it otherwise).
+    # The columns stay in order: on one thread no sum changes (on several, fewer columns may be split differently).
     pattern = replace(pattern, indices=indices.to(pattern.indices.dtype), columns=len(columns))
     columns = columns.long()
     part = {name: value[columns] if name in names else value for name, value in weights.items()}
-    return InUse(part, replace(batch, x=replace(batch.x, pattern=pattern)), columns, names)
+    return ActiveFeatures(part, replace(batch, x=replace(batch.x, pattern=pattern)), columns, names)

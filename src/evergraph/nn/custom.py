@@ -1,4 +1,4 @@
-"""A user's own torch module as a model."""
+"""Your own torch module as a model."""
 
 from __future__ import annotations
 
@@ -13,39 +13,36 @@ import torch
 from torch import Tensor, nn
 
 from evergraph.errors import InputError
-from evergraph.nn.base import Batch, Draw, Model, Noise, Parameters, check_settings
-from evergraph.nn.ops import linear
-from evergraph.nn.sage import GraphSAGE
-from evergraph.nn.sparse import SparseMatrix
+from evergraph.nn.base import Batch, Draw, Model, Parameters, check_settings
+from evergraph.nn.ops import Noise, SparseMatrix, linear
 
-__all__ = ["Custom", "as_model"]
+__all__ = ["Custom"]
 
 _MODULE, _BUFFER = "module.", "buffer."
-_FACTORY = "a function of the number of features that makes the module"
+_FACTORY = "a function that returns the module for a number of features"
 
 
 @dataclass(frozen=True)
 class Custom(Model):
-    """A module in the manner of PyTorch Geometric below a linear output layer, which grows with the classes.
+    """A torch module in the style of PyTorch Geometric, with a linear output layer that grows with the classes.
 
-    The module is called as ``module(x, edge_index)``, the edges in both directions and without self-loops, and returns
-    a vector for each vertex. Like all models this one holds no weights: the module says how to draw them and how to
-    compute with them. It must not keep anything of a graph, and must update its buffers in place.
+    The module is called as ``module(x, edge_index)`` and returns a vector for each vertex. The edges are in both
+    directions, without self-loops. The module defines how weights are drawn and used, but the learner holds them. It
+    must not store anything about a graph, and must update its buffers in place.
 
-    Features that grow over time need ``project`` or a function that makes the module. With the latter, every axis of a
-    parameter that runs over features must have them in order and once: on growth the old values are laid over the
-    fresh ones from the first place on. `carry_over` refuses a parameter that shrinks; an axis in another order it
-    cannot notice.
+    If features grow over time, use ``project``, or pass a function that returns the module. In that case, features
+    must be in order along each axis of a parameter: when an axis grows, the old values replace the new ones from the
+    first position on. `carry_over` raises an error if a parameter shrinks, but cannot detect a different order.
 
     Parameters
     ----------
     module
-        A module, or a function (or class) that makes one for a number of features. Of a module a copy is kept, and
-        fresh weights come from the ``reset_parameters`` of its parts, those of inner parts first; parameters that
-        require no gradient keep their values.
+        A module, or a function (or class) that returns one for a number of features. A module is copied, and new
+        weights are drawn by the ``reset_parameters`` of its parts, inner parts first. Parameters that do not require a
+        gradient keep their values.
     project
-        If given, features pass a linear layer first, and the module reads so many. Sparse features then stay sparse;
-        without it they are made dense, which takes four bytes for each vertex and feature.
+        If given, a linear layer maps features to this width before the module. Sparse features then stay sparse.
+        Without it they are made dense, which takes four bytes per vertex and feature.
 
     Examples
     --------
@@ -69,8 +66,8 @@ class Custom(Model):
             check_settings(project=self.project)
         if isinstance(self.module, nn.Module):
             if any(nn.parameter.is_lazy(value) for value in (*self.module.parameters(), *self.module.buffers())):
-                raise InputError("the module has lazy layers, which fit any number of features", fix=f"give {_FACTORY}")
-            _ = self._copy  # at once: what becomes of the module later must not matter
+                raise InputError("the module has lazy layers", fix=f"give {_FACTORY}")
+            _ = self._copy  # now, because the module may change later
         elif not callable(self.module):
             raise InputError(f"module is {self.module!r}", fix=f"give a torch module, or {_FACTORY}")
 
@@ -80,7 +77,7 @@ class Custom(Model):
         if self.project is not None:
             p["project.weight"], p["project.bias"] = draw.linear(inputs, self.project)
             width = self.project
-        # Not the seed itself: torch would then draw the very numbers that the linear layers here are drawn from.
+        # Not the seed itself, or torch would draw the same numbers as the linear layers here.
         with _seeded(Draw(draw.seed).seed):
             module, hidden = self._fresh(width)
         p |= _state(module)
@@ -100,14 +97,14 @@ class Custom(Model):
         state = {
             name.removeprefix(start): p[name] for start in (_MODULE, _BUFFER) for name in p if name.startswith(start)
         }
-        # A module that draws random numbers even when it should not is at least the same each time.
+        # Seeded also without noise, so that a module that always draws random numbers is at least repeatable.
         with _seeded(0 if noise is None else noise.seed()):
             found = torch.func.functional_call(module, state, (x, batch.graph.edge_index), strict=True)
         hidden = _checked(found, len(batch.graph))[: batch.rows]
         return linear(hidden, p["head.weight"], p["head.bias"]), hidden
 
     def trained(self, name: str) -> bool:
-        """See `Model`; buffers are not, nor parameters that require no gradient, which have their names too."""
+        """Return False for buffers and for parameters that do not require a gradient."""
         return not name.startswith(_BUFFER)
 
     @cached_property
@@ -116,18 +113,18 @@ class Custom(Model):
 
     @cached_property
     def _made(self) -> dict[int, nn.Module]:
-        """The module that computes, by its number of features: one at most, for they only grow."""
+        """The module that computes, by its number of features: at most one, because they only grow."""
         return {}
 
     def _fresh(self, width: int) -> tuple[nn.Module, int]:
-        """A module with fresh parameters, and the length of the vectors it returns."""
+        """Return a module with new parameters, and the length of the vectors it returns."""
         made: Any = self.module(width) if self._copy is None else _redrawn(self._copy)
         if not isinstance(made, nn.Module):
-            raise InputError(f"the function of a custom model made {made!r}", fix="return a torch module")
+            raise InputError(f"the function of a custom model returned {made!r}", fix="return a torch module")
         return made, _try_out(made, width)
 
     def _ready(self, width: int) -> nn.Module:
-        """The module to compute with; its own values do not matter."""
+        """Return the module to compute with; its own parameter values are not used."""
         if self._copy is not None:
             return self._copy
         if width not in self._made:
@@ -140,26 +137,26 @@ class Custom(Model):
 
 @contextlib.contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Within, torch draws from a seed; what it draws elsewhere does not notice."""
+    """Make torch draw from a seed inside the context, without effect on later draws."""
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(seed)
         yield
 
 
 def _state(module: nn.Module) -> Parameters:
-    """Parameters and buffers by their names in the learner's dict."""
+    """Return parameters and buffers by their names in the learner's dict."""
     trained = {name for name, value in module.named_parameters() if value.requires_grad}
     values = [*module.named_parameters(), *module.named_buffers()]
     return {(_MODULE if name in trained else _BUFFER) + name: value.detach().clone() for name, value in values}
 
 
 def _redrawn(module: nn.Module) -> nn.Module:
-    """A copy of a module with fresh parameters."""
+    """Return a copy of a module with new parameters."""
     fresh = copy.deepcopy(module)
     with torch.no_grad():
         kept = {name: value.clone() for name, value in fresh.named_parameters() if not value.requires_grad}
         drawn = [value for value in fresh.parameters() if value.requires_grad]
-        # What is still NaN afterwards was not drawn: whether a part has the method does not say what that touches.
+        # Values that are still NaN afterwards were not drawn: a part's method may not reset all its parameters.
         for value in drawn:
             value.fill_(torch.nan)
         for part in reversed([*fresh.modules()]):
@@ -169,8 +166,8 @@ def _redrawn(module: nn.Module) -> nn.Module:
         left = [name for name, value in fresh.named_parameters() if value.requires_grad and value.isnan().any()]
         if left:
             raise InputError(
-                f"no part of the module draws its parameter {left[0]!r} afresh",
-                fix=f"give {_FACTORY}, or write a method reset_parameters that draws it",
+                f"no reset_parameters method of the module draws the parameter {left[0]!r}",
+                fix=f"give {_FACTORY}, or write a reset_parameters method that draws it",
             )
         for name, before in kept.items():
             fresh.get_parameter(name).copy_(before)
@@ -178,40 +175,23 @@ def _redrawn(module: nn.Module) -> nn.Module:
 
 
 def _try_out(module: nn.Module, inputs: int) -> int:
-    """Length of the vectors that a module returns, found on a graph of two vertices and one edge."""
+    """Return the length of the module's vectors, from a call with two vertices and one edge."""
     try:
         with torch.no_grad():
             found = module.eval()(torch.zeros(2, inputs), torch.tensor([[0, 1], [1, 0]]))
     except Exception as error:
         raise InputError(
             f"the module fails on features of width {inputs}: {error}",
-            fix=f"give it features of the width it was made for, or set project= to that, or give {_FACTORY}",
+            fix=f"give features of the width it was built for, set project= to that width, or give {_FACTORY}",
         ) from error
     return _checked(found, 2).shape[1]
 
 
 def _checked(found: Any, vertices: int) -> Tensor:
-    """What a module returned, if it is a vector for each vertex."""
+    """Return the module's result if it is a vector for each vertex."""
     if isinstance(found, Tensor) and found.dim() == 2 and len(found) == vertices and found.dtype == torch.float32:
         return found
     what = f"{found.dtype} of shape {list(found.shape)}" if isinstance(found, Tensor) else f"a {type(found).__name__}"
     raise InputError(
         f"the module returned {what} for {vertices} vertices", fix="return a float32 tensor with a row for each vertex"
     )
-
-
-def as_model(model: Model | nn.Module | None) -> Model:
-    """Return a model as it is, a module with an output layer on top, or the default model.
-
-    Examples
-    --------
-    >>> as_model(None)
-    GraphSAGE(hidden=32, layers=2, dropout=0.5)
-    """
-    if model is None:
-        return GraphSAGE()
-    if isinstance(model, nn.Module):
-        return Custom(model)
-    if not isinstance(model, Model):
-        raise InputError(f"{model!r} is no model", fix="give one of evergraph.nn or a torch.nn.Module")
-    return model

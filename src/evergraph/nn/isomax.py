@@ -1,4 +1,4 @@
-"""Outputs by distance (IsoMax+): any model below, and a prototype for each class on top."""
+"""IsoMax+ outputs: logits are distances to one prototype per class, on top of any model."""
 
 from __future__ import annotations
 
@@ -11,30 +11,31 @@ import torch
 from torch import Tensor
 
 from evergraph.errors import InputError
-from evergraph.nn.base import Batch, Draw, Model, Noise, Parameters, check_settings
+from evergraph.nn.base import Batch, Draw, Model, Parameters, check_settings
+from evergraph.nn.ops import Noise
 
 __all__ = ["IsoMaxOutputs", "distance_logits"]
 
-_BELOW = "model."  # before the names of the wrapped model's parameters, so that they cannot be those of the outputs
-_SHORTEST = 1e-12  # a vector whose entries are all smaller has no direction
+_BELOW = "model."  # prefix that keeps the wrapped model's parameter names apart from those of the outputs
+_SHORTEST = 1e-12  # a vector whose entries are all smaller counts as zero
 _EXACT = "donot_use_mm_for_euclid_dist"
 
 
 @dataclass(frozen=True)
 class IsoMaxOutputs(Model):
-    """Another model whose outputs become vectors; a class's logit is minus the distance to the class's prototype.
+    """Use another model's outputs as vectors; a class's logit is minus the distance to the class's prototype.
 
-    Both are brought to length 1 first, and the distance, which is then at most 2, is multiplied with the absolute value
-    of one scale that is learnt too. All logits are therefore 0 or less, which suits `evergraph.detect.IsoMax` and no
-    threshold on a sigmoid. (Macêdo and Ludermir, "Enhanced Isotropy Maximization Loss", 2021.)
+    Vectors and prototypes are normalised to length 1. Their distance, at most 2, is multiplied with the absolute value
+    of a learnt scale, which starts at 1. All logits are therefore 0 or less: use them with `evergraph.detect.IsoMax`,
+    not with a threshold on a sigmoid. (Macêdo and Ludermir, "Enhanced Isotropy Maximization Loss", 2021.)
 
-    The wrapped model's output layer has the same width for ever; with a new class comes a prototype, drawn as in the
-    paper from a normal distribution, and the old ones stay. The scale starts at 1.
+    The wrapped model's output layer keeps its width. A new class adds a prototype, drawn from a normal distribution as
+    in the paper; the other prototypes do not change.
 
     Parameters
     ----------
     model
-        The model. It may be one that samples, as `GraphSAINT`, but not one that needs no training.
+        The model. It may sample, as `GraphSAINT` does, but it must be one that is trained.
     width
         Length of the vectors.
 
@@ -53,13 +54,13 @@ class IsoMaxOutputs(Model):
         check_settings(width=self.width)
         if not isinstance(self.model, Model):
             raise InputError(
-                f"model is {self.model!r}", fix="give one of evergraph.nn; a torch module of your own as Custom(module)"
+                f"model is {self.model!r}", fix="give one of evergraph.nn, or Custom(module) for your own torch module"
             )
         if isinstance(self.model, IsoMaxOutputs):
-            raise InputError(f"model is {self.model!r}, which has such outputs already", fix="give the model in it")
+            raise InputError(f"model is {self.model!r}, which already has IsoMax outputs", fix="give the model in it")
         if self.model.closed_form(torch.ones(1)) is not None:
             raise InputError(
-                f"model is {self.model!r}, which is not trained and so cannot learn vectors", fix="give another model"
+                f"model is {self.model!r}, which is not trained and cannot learn vectors", fix="give another model"
             )
 
     def parameters(self, inputs: int, outputs: int, draw: Draw) -> Parameters:
@@ -73,7 +74,7 @@ class IsoMaxOutputs(Model):
         return tuple(_BELOW + name for name in self.model.input_weights())
 
     def forward(self, p: Parameters, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:
-        """Logits, and the vectors as the wrapped model gives them: not yet of length 1."""
+        """Return logits, and the wrapped model's vectors before normalisation."""
         below = {name.removeprefix(_BELOW): value for name, value in p.items() if name.startswith(_BELOW)}
         vectors, _ = self.model.forward(below, batch, noise)
         return distance_logits(vectors, p["prototypes"], p["scale"]), vectors
@@ -86,9 +87,9 @@ class IsoMaxOutputs(Model):
 
 
 def distance_logits(vectors: Tensor, prototypes: Tensor, scale: Tensor) -> Tensor:
-    """Minus the scaled distance of each vector from each prototype, both at length 1.
+    """Return minus the scaled distance between each vector and each prototype, both normalised to length 1.
 
-    A vector of zeros has no direction: it is as far from every prototype, at the distance 1, and has no gradient.
+    A vector of zeros has distance 1 to every prototype, and no gradient.
 
     Examples
     --------
@@ -98,17 +99,17 @@ def distance_logits(vectors: Tensor, prototypes: Tensor, scale: Tensor) -> Tenso
             [-4.0000, -2.8284],
             [-2.0000, -2.0000]])
     """
-    # Difference by difference: as the root of 2 - 2 cos, which is faster, small distances would lose their digits, and
-    # the root has no slope at 0. This gives 0 there.
-    distances = torch.cdist(_at_length_one(vectors), _at_length_one(prototypes), compute_mode=_EXACT)
+    # Computed from differences. The root of 2 - 2 cos is faster, but inexact for small distances and not differentiable
+    # at 0; this has gradient 0 there.
+    distances = torch.cdist(_normalised(vectors), _normalised(prototypes), compute_mode=_EXACT)
     return -scale.abs() * distances
 
 
-def _at_length_one(vectors: Tensor) -> Tensor:
-    # By the largest entry first, or squares of very large and very small ones would leave the range of the numbers;
-    # what is no number stays so and shows in the loss. Vectors of zeros do occur: `GAT` gives them where dropout leaves
-    # nothing of a vertex. Divided by infinity they have no gradient; divided by a tiny number, as torch's normalize
-    # does it, they would have one of 1e12, which Adam remembers to the end of the task.
+def _normalised(vectors: Tensor) -> Tensor:
+    # Divide by the largest entry first, or squares of very large and very small entries would overflow or underflow.
+    # NaN stays NaN and shows in the loss. Vectors of zeros occur: `GAT` returns them where dropout removes all of a
+    # vertex. Divided by infinity they have no gradient; divided by a tiny number, as in torch's normalize, they would
+    # have one of 1e12, which distorts Adam's moments until the end of the task.
     largest = vectors.detach().abs().amax(1, keepdim=True)
     even = vectors / torch.where(largest < _SHORTEST, math.inf, largest)
-    return even / torch.linalg.vector_norm(even, dim=1, keepdim=True).clamp(min=0.5)  # 1 at least, or 0
+    return even / torch.linalg.vector_norm(even, dim=1, keepdim=True).clamp(min=0.5)  # at least 1, or exactly 0

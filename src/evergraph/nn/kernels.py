@@ -1,45 +1,33 @@
-"""The hot loops, compiled: each writes the rows ``first`` to ``last - 1`` of its result, so that threads share them.
+"""The hot loops: compiled for the CPU, and at the end the same operations in plain torch for any device.
 
-`evergraph.nn.ops` runs them behind autograd, or in their place the same in plain torch (`evergraph.nn.plain`).
-
-A vector of length 0 stands for "none": of weights and scales it means that all are 1, of kept bytes that all are kept.
+A compiled loop writes the rows ``first`` to ``last - 1`` of its result, so that several threads can work on it.
+An empty array of weights or scales means that all are 1, one of kept bytes that all are kept.
 """
 
 from __future__ import annotations
 
+import warnings
 from functools import partial
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from evergraph.compiled import compiled, exp_nonpositive
-
-__all__ = [
-    "adam",
-    "attend",
-    "attend_back_to_scores",
-    "attend_back_to_sources",
-    "drop",
-    "gather",
-    "gather_beside",
-    "gather_onto",
-    "keep_bytes",
-    "multiply",
-    "multiply_transposed",
-    "relu_drop",
-    "relu_drop_back",
-]
 
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float32]
 Bytes = NDArray[np.uint8]
+
+_WORD = 0xFFFFFFFF
 
 
 @compiled
 def multiply(
     first: int, last: int, indptr: Ints, indices: Ints, values: Floats, dense: Floats, bias: Floats, out: Floats
 ) -> None:
-    """A sparse matrix times a dense one, plus a bias."""
+    """Multiply a sparse matrix with a dense one and add a bias."""
     width = dense.shape[1]
     for row in range(first, last):
         if len(bias):
@@ -50,7 +38,7 @@ def multiply(
                 out[row, k] = 0
         for entry in range(indptr[row], indptr[row + 1]):
             value = values[entry]
-            if value != 0:  # dropout has set many to zero
+            if value != 0:  # dropout sets many to zero
                 other = indices[entry]
                 for k in range(width):
                     out[row, k] += value * dense[other, k]
@@ -68,10 +56,10 @@ def multiply_transposed(
     out: Floats,
     sums: Floats,
 ) -> None:
-    """The transposed matrix times a dense one, in parts: ``out[p]`` is that of the rows from ``bounds[p]`` on.
+    """Multiply the transposed matrix with a dense one, in parts: ``out[p]`` is for the rows from ``bounds[p]`` on.
 
     Each row of the dense matrix is read once and added to rows of the result, of which the frequent ones stay in the
-    cache: gathering by a transposed pattern is slower. ``sums[p]`` is the sum of the rows.
+    cache; gathering by a transposed pattern is slower. ``sums[p]`` is the sum of the dense rows.
     """
     width = dense.shape[1]
     for part in range(first, last):
@@ -87,40 +75,6 @@ def multiply_transposed(
 
 
 @compiled
-def _add_neighbours(
-    row: int,
-    indptr: Ints,
-    indices: Ints,
-    place: Ints,
-    weights: Floats,
-    row_scale: Floats,
-    column_scale: Floats,
-    source: Floats,
-    column: np.uint64,
-    width: np.uint64,
-    out: Floats,
-    out_column: np.uint64,
-) -> None:
-    """Add row scale * sum(weight * column scale * source) over those neighbours that the source has.
-
-    It reads so many columns of the source from one on, and adds to as many of the result from another on. Columns are
-    unsigned: an index that might be negative, or a slice, keeps the inner loop from being vectorised.
-    """
-    scale = row_scale[row] if len(row_scale) else np.float32(1)
-    for entry in range(indptr[row], indptr[row + 1]):
-        other = np.uint32(indices[entry])
-        if other >= len(source):  # neighbours ascend
-            break
-        value = scale
-        if len(column_scale):
-            value *= column_scale[other]
-        if len(weights):
-            value *= weights[place[entry]]
-        for k in range(width):
-            out[row, out_column + k] += value * source[other, column + k]
-
-
-@compiled
 def gather(
     first: int,
     last: int,
@@ -131,81 +85,52 @@ def gather(
     row_scale: Floats,
     column_scale: Floats,
     source: Floats,
+    own: int,
+    column: int,
     out: Floats,
 ) -> None:
-    """The scaled sum over those neighbours that the source has."""
-    width, zero = np.uint64(source.shape[1]), np.uint64(0)
+    """Copy the first ``own`` columns of the source, and add row scale * sum(weight * column scale * source).
+
+    The sum is over the neighbours that the source contains and its columns from ``column`` on. It is added to the last
+    columns of the result.
+    """
+    # Column numbers are unsigned: an index that might be negative, or a slice, prevents vectorisation of the inner loop.
+    copied, start, columns = np.uint64(own), np.uint64(column), np.uint64(out.shape[1])
+    width = np.uint64(source.shape[1]) - start
+    shift = columns - width
     for row in range(first, last):
-        for k in range(width):
+        known = copied if row < len(source) else np.uint64(0)
+        for k in range(known):
+            out[row, k] = source[row, k]
+        for k in range(known, columns):
             out[row, k] = 0
-        _add_neighbours(row, indptr, indices, place, weights, row_scale, column_scale, source, zero, width, out, zero)
-
-
-@compiled
-def gather_onto(
-    first: int,
-    last: int,
-    indptr: Ints,
-    indices: Ints,
-    place: Ints,
-    weights: Floats,
-    row_scale: Floats,
-    column_scale: Floats,
-    source: Floats,
-    out: Floats,
-) -> None:
-    """The left half of the source (0 beyond its end) plus the scaled sum over the neighbours' right halves."""
-    width, zero = np.uint64(source.shape[1] // 2), np.uint64(0)
-    for row in range(first, last):
-        if row < len(source):
+        scale = row_scale[row] if len(row_scale) else np.float32(1)
+        for entry in range(indptr[row], indptr[row + 1]):
+            other = np.uint32(indices[entry])
+            if other >= len(source):  # neighbours ascend
+                break
+            value = scale
+            if len(column_scale):
+                value *= column_scale[other]
+            if len(weights):
+                value *= weights[place[entry]]
             for k in range(width):
-                out[row, k] = source[row, k]
-        else:
-            for k in range(width):
-                out[row, k] = 0
-        _add_neighbours(row, indptr, indices, place, weights, row_scale, column_scale, source, width, width, out, zero)
-
-
-@compiled
-def gather_beside(
-    first: int,
-    last: int,
-    indptr: Ints,
-    indices: Ints,
-    place: Ints,
-    weights: Floats,
-    row_scale: Floats,
-    column_scale: Floats,
-    source: Floats,
-    out: Floats,
-) -> None:
-    """The source (0 beyond its end), and beside it the scaled sum over the neighbours."""
-    width, zero = np.uint64(source.shape[1]), np.uint64(0)
-    for row in range(first, last):
-        if row < len(source):
-            for k in range(width):
-                out[row, k] = source[row, k]
-        else:
-            for k in range(width):
-                out[row, k] = 0
-        for k in range(width):
-            out[row, width + k] = 0
-        _add_neighbours(row, indptr, indices, place, weights, row_scale, column_scale, source, zero, width, out, width)
+                out[row, shift + k] += value * source[other, start + k]
 
 
 @compiled
 def relu_drop(first: int, last: int, x: Floats, keep: Bytes, scale: float, out: Floats) -> None:
-    """The positive part of what is kept, scaled."""
+    """Rectify, drop and scale."""
     factor = np.float32(scale)
     for place in range(first, last):
-        # Computed in any case, so that there is no branch; not max(), for NaN must pass through.
+        # Always computed, which avoids a branch. Not max(), because NaN must pass through.
         value = x[place] * (np.float32(keep[place]) * factor)
         out[place] = np.float32(0) if x[place] <= 0 else value
 
 
 @compiled
 def relu_drop_back(first: int, last: int, gradient: Floats, y: Floats, scale: float, out: Floats) -> None:
-    """The gradient passes where the result was positive: that is, where the input was and it was kept."""
+    """Pass the gradient where the result is positive, which means a positive input that was kept."""
     factor = np.float32(scale)
     for place in range(first, last):
         value = gradient[place] * factor
@@ -214,7 +139,7 @@ def relu_drop_back(first: int, last: int, gradient: Floats, y: Floats, scale: fl
 
 @compiled
 def drop(first: int, last: int, x: Floats, keep: Bytes, scale: float, out: Floats) -> None:
-    """What is kept, scaled."""
+    """Drop and scale."""
     factor = np.float32(scale)
     for place in range(first, last):
         out[place] = x[place] * (np.float32(keep[place]) * factor)
@@ -222,9 +147,9 @@ def drop(first: int, last: int, x: Floats, keep: Bytes, scale: float, out: Float
 
 @compiled
 def keep_bytes(first: int, last: int, key: np.uint32, second: np.uint32, threshold: np.uint32, out: Bytes) -> None:
-    """1 where the hash of place and keys is at or above the threshold, else 0."""
+    """Write 1 where the hash of place and keys is at least the threshold, else 0."""
     for place in range(first, last):
-        # Each step is cast: left alone, arithmetic of 32 bits becomes one of 64 bits, which is another function.
+        # Each step is cast, because numba would otherwise compute in 64 bits, which is a different hash.
         x = np.uint32(np.uint32(place) ^ key)
         x = np.uint32(np.uint32(x ^ np.uint32(x >> np.uint32(16))) * np.uint32(0x7FEB352D))
         x = np.uint32(np.uint32(x ^ np.uint32(x >> np.uint32(15))) * np.uint32(0x846CA68B))
@@ -247,7 +172,7 @@ def adam(
     root: float,
     decay: float,
 ) -> None:
-    """One step of Adam, in place; ``rate`` and ``root`` carry the corrections for its start."""
+    """Make one step of Adam in place; ``rate`` and ``root`` include the bias corrections."""
     rate32, root32, decay32 = np.float32(rate), np.float32(1 / root), np.float32(decay)
     for place in range(first, last):
         gradient = gradients[place] + decay32 * weights[place]
@@ -272,9 +197,9 @@ def attend(
     attention: Floats,
     out: Floats,
 ) -> None:
-    """Attention of each vertex over its neighbours and the sum of their vectors under it, head by head.
+    """Compute each vertex's attention over its neighbours and the weighted sum of their vectors, per head.
 
-    ``z`` is [n, heads * width], ``left`` and ``right`` [n, heads]: the scores of a vertex as neighbour and as centre.
+    ``z`` is [n, heads * width], ``left`` and ``right`` [n, heads]: scores of a vertex as neighbour and as centre.
     ``attention`` [entries, heads] receives the softmax before dropout; ``keep`` [entries * heads] drops some of it.
     """
     heads = np.uint64(left.shape[1])
@@ -312,7 +237,7 @@ def attend(
                     value *= np.float32(keep[np.uint64(entry) * heads + head])
                 if value != 0:
                     base = head * width
-                    if width == 8:  # by far the most frequent width: known to the compiler, it is one instruction
+                    if width == 8:  # the most frequent width; as a constant it compiles to one instruction
                         for k in range(np.uint64(8)):
                             out[row, base + k] += value * z[other, base + k]
                     else:
@@ -337,7 +262,7 @@ def attend_back_to_scores(
     back: Floats,
     to_right: Floats,
 ) -> None:
-    """From the gradient of the result to that of each entry's score (``back`` [entries, heads]) and of ``right``."""
+    """Compute the gradients of each entry's score (``back`` [entries, heads]) and of ``right``."""
     heads = np.uint64(left.shape[1])
     width = np.uint64(z.shape[1] // left.shape[1])
     slope32, scale32 = np.float32(slope), np.float32(scale)
@@ -389,9 +314,9 @@ def attend_back_to_sources(
     to_z: Floats,
     to_left: Floats,
 ) -> None:
-    """From the gradients of result and scores to those of ``z`` and ``left``.
+    """Compute the gradients of ``z`` and ``left`` from those of result and scores.
 
-    ``mirror[e]`` is the entry of e's edge the other way round; only neighbours below ``limit`` have results.
+    ``mirror[e]`` is the entry of e's edge in the opposite direction; only neighbours below ``limit`` have results.
     """
     heads = np.uint64(to_left.shape[1])
     width = np.uint64(to_z.shape[1] // to_left.shape[1])
@@ -419,3 +344,66 @@ def attend_back_to_sources(
                     else:
                         for k in range(width):
                             to_z[row, base + k] += value * gradient[centre, base + k]
+
+
+# --- plain torch -----------------------------------------------------------------------------------------------------
+
+
+def torch_multiply(indptr: Tensor, indices: Tensor, values: Tensor, columns: int, dense: Tensor) -> Tensor:
+    """Multiply a sparse matrix in compressed rows with a dense one."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        shape = (len(indptr) - 1, columns)
+        return torch.sparse_csr_tensor(indptr, indices, values, shape, check_invariants=False) @ dense
+
+
+def torch_gather(
+    indptr: Tensor,
+    indices: Tensor,
+    weights: Tensor | None,
+    row_scale: Tensor | None,
+    column_scale: Tensor | None,
+    source: Tensor,
+    rows: int,
+    own: int,
+    column: int,
+) -> Tensor:
+    """Do what `gather` does."""
+    last, missing = int(indptr[rows]), max(len(indptr) - 1 - len(source), 0)
+    values = torch.ones(last, device=source.device) if weights is None else weights[:last]
+    padded = torch.nn.functional.pad(source, (0, 0, 0, missing))
+    scaled = padded[:, column:] if column_scale is None else padded[:, column:] * column_scale[:, None]
+    out = torch_multiply(indptr[: rows + 1], indices[:last], values, len(indptr) - 1, scaled.contiguous())
+    if row_scale is not None:
+        out = out * row_scale[:rows, None]
+    if not own:
+        return out
+    return padded[:rows, :own] + out if column else torch.cat([padded[:rows, :own], out], 1)
+
+
+def torch_keep_bytes(n: int, key: int, second: int, threshold: int, device: torch.device) -> Tensor:
+    """Return the same bytes as `keep_bytes`."""
+    x = torch.arange(n, device=device) ^ key
+    for added in (second, 0):
+        x = ((x ^ (x >> 16)) * 0x7FEB352D) & _WORD
+        x = ((x ^ (x >> 15)) * 0x846CA68B) & _WORD
+        x = ((x ^ (x >> 16)) + added) & _WORD
+    return (x >= threshold).to(torch.uint8)
+
+
+def torch_attend(
+    indptr: Tensor, indices: Tensor, rows: int, z: Tensor, left: Tensor, right: Tensor, slope: float, keep: Tensor | None
+) -> Tensor:
+    """Do what `attend` does; ``keep`` [entries, heads] contains the scaled dropout of the attention."""
+    heads = left.shape[1]
+    target = torch.repeat_interleave(torch.arange(rows, device=z.device), indptr[1 : rows + 1] - indptr[:rows])
+    source = indices[: int(indptr[rows])].long()
+    score = torch.nn.functional.leaky_relu(left[source] + right[target], slope)
+    top = torch.full((rows, heads), -torch.inf, device=z.device, dtype=z.dtype)
+    top = top.scatter_reduce(0, target[:, None].expand_as(score), score.detach(), "amax")
+    weight = torch.exp(score - top[target])
+    share = weight / torch.zeros_like(top).index_add(0, target, weight)[target]
+    if keep is not None:
+        share = share * keep
+    parts = z.reshape(len(z), heads, z.shape[1] // heads)[source] * share[:, :, None]
+    return torch.zeros((rows, z.shape[1]), device=z.device, dtype=z.dtype).index_add(0, target, parts.flatten(1))

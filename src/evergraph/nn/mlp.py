@@ -1,4 +1,4 @@
-"""Models that read no edges: a multilayer perceptron, and the most frequent class as a baseline."""
+"""Baselines that do not use edges: a multilayer perceptron, and the most frequent class."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from evergraph.nn.base import Batch, Draw, Model, Noise, Parameters, check_settings, widths
-from evergraph.nn.ops import linear, relu_drop
-from evergraph.nn.sparse import SparseMatrix
+from evergraph.nn.base import Batch, Draw, Model, Parameters, check_settings, widths
+from evergraph.nn.ops import Noise, SparseMatrix, linear, relu_drop
 
 __all__ = ["MLP", "MostFrequent"]
 
 
 @dataclass(frozen=True)
 class MLP(Model):
-    """Linear layers with rectifiers and dropout between them; reads no edges.
+    """Linear layers with rectifiers and dropout between them; does not use edges.
 
     Parameters
     ----------
@@ -59,9 +58,9 @@ class MLP(Model):
 
 @dataclass(frozen=True)
 class MostFrequent(Model):
-    """Always the most frequent class among the training vertices.
+    """Predict the most frequent class of the training vertices for every vertex.
 
-    Meant for accuracies: DOC and gDOC reject everything that it says, for no class has a large share.
+    Use it as a baseline for accuracy. DOC and gDOC flag all its predictions as unseen if no class has a large share.
 
     Examples
     --------

@@ -1,46 +1,224 @@
-"""What layers are made of, behind autograd: sparse products, sums over neighbours, attention and dropout.
+"""Sparse features, neighbours and dropout noise, and the differentiable operations on them that layers are made of.
 
-Each operation asks its sparse argument which kernels to use: compiled ones, or plain torch for any device.
+Each operation has two implementations in `evergraph.nn.kernels`: compiled loops for the CPU, and plain torch for any
+device. The ``kernels`` of its sparse argument says which one runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import sparse
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from evergraph.compiled import SMALL, cores, one_each, over_range, over_rows, row_bounds
-from evergraph.nn import plain
-from evergraph.nn.base import Noise
-from evergraph.nn.sparse import Neighbours, SparseMatrix
+from evergraph.nn import kernels
 
-__all__ = ["attend", "drop", "linear", "mean_beside", "mix_mean", "propagate", "relu_drop"]
+__all__ = [
+    "Kernels",
+    "Neighbours",
+    "Noise",
+    "SparseMatrix",
+    "attend",
+    "choose_kernels",
+    "drop",
+    "linear",
+    "mean_beside",
+    "mix_mean",
+    "propagate",
+    "relu_drop",
+]
 
-_NONE = np.empty(0, np.float32)
+Kernels = Literal["numba", "torch"]
+
+_NO_FLOATS, _NO_INTS, _NO_BYTES = np.empty(0, np.float32), np.empty(0, np.int32), np.empty(0, np.uint8)
 _MUCH = 32
-_NOWHERE = np.empty(0, np.int32)
-_ALL_KEPT = np.empty(0, np.uint8)
+
+
+def choose_kernels(wanted: Literal["auto", "numba", "torch"], device: torch.device) -> Kernels:
+    """Return the kernels to use: compiled ones on a CPU, plain torch elsewhere."""
+    if wanted != "auto":
+        return wanted
+    return "numba" if device.type == "cpu" else "torch"
+
+
+def _tensor(array: NDArray[Any], device: torch.device | None) -> Tensor:
+    if not array.flags.writeable:
+        array = array.copy()  # torch has no read-only tensors, and the graph's memory must not be written to
+    return torch.from_numpy(np.ascontiguousarray(array)).to(device)
 
 
 def _array(tensor: Tensor | None) -> NDArray[Any]:
-    return _NONE if tensor is None else tensor.detach().contiguous().numpy()
+    return _NO_FLOATS if tensor is None else tensor.detach().contiguous().numpy()
 
 
 def _apply(function: type[Function], *arguments: Any) -> Tensor:
     return function.apply(*arguments)  # type: ignore[no-untyped-call]  # torch's
 
 
+# --- sparse matrices -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """Positions of a sparse matrix's entries, in compressed sparse rows."""
+
+    indptr: Tensor
+    indices: Tensor
+    columns: int
+
+    @cached_property
+    def transposed(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Row pointers and indices of the transposed matrix, and the place of each of its entries in this one."""
+        places = np.arange(len(self.indices), dtype=np.int32)
+        arrays = (places, self.indices.cpu().numpy(), self.indptr.cpu().numpy())
+        # A conversion to columns sorts in linear time.
+        turned = sparse.csr_array(arrays, shape=(len(self.indptr) - 1, self.columns)).tocsc()
+        device = self.indices.device
+        return _tensor(turned.indptr, device), _tensor(turned.indices, device), _tensor(turned.data, device)
+
+
+@dataclass(frozen=True, eq=False)
+class SparseMatrix:
+    """Constant features; a layer multiplies them with its weights.
+
+    Examples
+    --------
+    >>> x = SparseMatrix.of(sparse.csr_array([[0.0, 2.0], [1.0, 0.0]]))
+    >>> x.shape, x.values.tolist()
+    ((2, 2), [2.0, 1.0])
+    """
+
+    pattern: Pattern
+    values: Tensor
+    kernels: Kernels = "numba"
+
+    @classmethod
+    def of(
+        cls, matrix: sparse.csr_array, *, device: torch.device | None = None, kernels: Kernels = "numba"
+    ) -> SparseMatrix:
+        """Convert a scipy matrix; memory is shared where types and device allow."""
+        indptr = _tensor(matrix.indptr.astype(np.int32, copy=False), device)
+        indices = _tensor(matrix.indices.astype(np.int32, copy=False), device)
+        values = _tensor(matrix.data.astype(np.float32, copy=False), device)
+        return cls(Pattern(indptr, indices, matrix.shape[1]), values, kernels)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return len(self.pattern.indptr) - 1, self.pattern.columns
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the values."""
+        return self.values.device
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def to_scipy(self) -> sparse.csr_array:
+        """Convert to a scipy matrix."""
+        parts = (self.values, self.pattern.indices, self.pattern.indptr)
+        return sparse.csr_array(tuple(part.cpu().numpy() for part in parts), shape=self.shape)
+
+    def to_dense(self) -> Tensor:
+        """Convert to a dense tensor."""
+        return torch.from_numpy(self.to_scipy().toarray()).to(self.device)
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """The neighbours of each vertex in ascending order, including itself: a symmetric pattern without empty rows.
+
+    Parameters
+    ----------
+    indptr, indices
+        Compressed sparse rows.
+    weights
+        Weight of each entry, as sampling sets them; None if all are 1.
+    kernels
+        Implementation of the operations on them.
+
+    Examples
+    --------
+    >>> path = sparse.csr_array([[0, 1, 0], [1, 0, 1], [0, 1, 0]])
+    >>> graph = Neighbours.of(path.indptr, path.indices)
+    >>> graph.indices.tolist(), graph.degree.tolist()
+    ([0, 1, 0, 1, 2, 1, 2], [2.0, 3.0, 2.0])
+    """
+
+    indptr: Tensor
+    indices: Tensor
+    weights: Tensor | None = None
+    kernels: Kernels = "numba"
+
+    @classmethod
+    def of(
+        cls,
+        indptr: NDArray[np.integer],
+        indices: NDArray[np.integer],
+        *,
+        device: torch.device | None = None,
+        kernels: Kernels = "numba",
+    ) -> Neighbours:
+        """Convert symmetric compressed rows without self-loops, neighbours ascending; adds the self-loops."""
+        n = len(indptr) - 1
+        rows = np.repeat(np.arange(n, dtype=np.int32), np.diff(indptr))
+        above = indices > rows
+        looped = np.empty(len(indices) + n, np.int32)
+        # Before an entry are the self-loops of all rows above it, and its own row's if that is smaller.
+        looped[np.arange(len(indices)) + rows + above] = indices
+        smaller = np.bincount(rows[~above], minlength=n)
+        looped[indptr[:-1] + np.arange(n) + smaller] = np.arange(n, dtype=np.int32)
+        pointers = (indptr + np.arange(n + 1)).astype(np.int32)
+        return cls(_tensor(pointers, device), _tensor(looped, device), kernels=kernels)
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    @cached_property
+    def degree(self) -> Tensor:
+        """Number of neighbours of each vertex, including itself."""
+        return (self.indptr[1:] - self.indptr[:-1]).float()
+
+    @cached_property
+    def inverse_degree(self) -> Tensor:
+        """Factor that turns a sum over neighbours into a mean."""
+        return 1 / self.degree
+
+    @cached_property
+    def root_degree(self) -> Tensor:
+        """Inverse root of the degree, the factor on both sides of symmetric normalisation."""
+        return self.degree.rsqrt()
+
+    @cached_property
+    def mirror(self) -> Tensor:
+        """Place of each entry's edge in the opposite direction."""
+        return Pattern(self.indptr, self.indices, len(self)).transposed[2]
+
+    @cached_property
+    def edge_index(self) -> Tensor:
+        """Edges in both directions without self-loops, in the format of PyTorch Geometric."""
+        counts = (self.indptr[1:] - self.indptr[:-1]).long()
+        target = torch.repeat_interleave(torch.arange(len(self), device=self.indices.device), counts)
+        source = self.indices.long()
+        proper = source != target
+        return torch.stack([source[proper], target[proper]])
+
+
 # --- features times weights ------------------------------------------------------------------------------------------
 
 
 def linear(x: Tensor | SparseMatrix, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """``x @ weight + bias`` for dense or sparse features.
+    """Return ``x @ weight + bias`` for dense or sparse features.
 
     Examples
     --------
@@ -57,10 +235,8 @@ class _Multiply(Function):
     def forward(ctx: Any, x: SparseMatrix, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.x, pattern = x, x.pattern
         if x.kernels == "torch":
-            out = plain.multiply(pattern.indptr, pattern.indices, x.values, pattern.columns, weight)
+            out = kernels.torch_multiply(pattern.indptr, pattern.indices, x.values, pattern.columns, weight)
             return out if bias is None else out + bias
-        from evergraph.nn import kernels
-
         indptr, width = pattern.indptr.numpy(), weight.shape[1]
         result = np.empty((len(indptr) - 1, width), np.float32)
         arrays = (indptr, pattern.indices.numpy(), x.values.numpy(), _array(weight), _array(bias))
@@ -72,14 +248,11 @@ class _Multiply(Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor, Tensor | None]:
         x, pattern, width = ctx.x, ctx.x.pattern, gradient.shape[1]
         if x.kernels == "torch":
-            turned = pattern.transposed
-            values = x.values[turned.place]
-            to_weight = plain.multiply(turned.indptr, turned.indices, values, turned.columns, gradient)
+            turned, indices, place = pattern.transposed
+            to_weight = kernels.torch_multiply(turned, indices, x.values[place], len(x), gradient)
             return None, to_weight, gradient.sum(0) if ctx.needs_input_grad[2] else None
-        from evergraph.nn import kernels
-
         indptr = pattern.indptr.numpy()
-        # Each part has a result of its own, which pays where there is much to add up for each row of it.
+        # Each part has its own result, which is worth it only if each row of it is a sum of many entries.
         much = x.values.numel() > _MUCH * pattern.columns and x.values.numel() * width > SMALL
         bounds = row_bounds(indptr, parts=min(cores(), 8) if much else 1)
         parts = len(bounds) - 1
@@ -95,7 +268,7 @@ class _Multiply(Function):
 
 
 def mix_mean(graph: Neighbours, z: Tensor, rows: int) -> Tensor:
-    """The left half of ``z`` plus the mean of the neighbours' right halves, for the first ``rows`` vertices.
+    """Return the left half of ``z`` plus the mean of the neighbours' right halves, for the first ``rows`` vertices.
 
     Examples
     --------
@@ -103,11 +276,11 @@ def mix_mean(graph: Neighbours, z: Tensor, rows: int) -> Tensor:
     >>> mix_mean(graph, torch.tensor([[1.0, 10.0], [2.0, 30.0]]), 2).tolist()
     [[21.0], [22.0]]
     """
-    return _apply(_MixMean, graph, z, rows)
+    return _apply(_Gather, graph, z, rows, "mix")
 
 
 def mean_beside(graph: Neighbours, h: Tensor, rows: int) -> Tensor:
-    """``h`` and beside it the mean over the neighbours' ``h``, for the first ``rows`` vertices.
+    """Return ``h``, and to its right the mean of the neighbours' ``h``, for the first ``rows`` vertices.
 
     Examples
     --------
@@ -115,11 +288,11 @@ def mean_beside(graph: Neighbours, h: Tensor, rows: int) -> Tensor:
     >>> mean_beside(graph, torch.tensor([[1.0], [3.0]]), 2).tolist()
     [[1.0, 2.0], [3.0, 2.0]]
     """
-    return _apply(_MeanBeside, graph, h, rows)
+    return _apply(_Gather, graph, h, rows, "beside")
 
 
 def propagate(graph: Neighbours, h: Tensor, rows: int) -> Tensor:
-    """One step of symmetric normalisation, ``D^-1/2 A D^-1/2 h`` with self-loops, for the first ``rows`` vertices.
+    """Return ``D^-1/2 A D^-1/2 h`` with self-loops (symmetric normalisation), for the first ``rows`` vertices.
 
     Examples
     --------
@@ -127,111 +300,102 @@ def propagate(graph: Neighbours, h: Tensor, rows: int) -> Tensor:
     >>> propagate(graph, torch.tensor([[1.0], [3.0]]), 2).round(decimals=4).tolist()
     [[2.0], [2.0]]
     """
-    return _apply(_Propagate, graph, h, rows)
+    return _apply(_Gather, graph, h, rows, "propagate")
 
 
-def _gather(
-    kind: Literal["gather", "gather_onto", "gather_beside"],
-    graph: Neighbours,
-    source: Tensor,
-    rows: int,
-    *,
-    row_scale: Tensor | None = None,
-    column_scale: Tensor | None = None,
-    back: bool = False,
-) -> Tensor:
-    """Sum over neighbours, for the first rows of the graph, of the rows that the source has.
+class _Gather(Function):
+    @staticmethod
+    def forward(ctx: Any, graph: Neighbours, source: Tensor, rows: int, kind: str) -> Tensor:
+        ctx.graph, ctx.size, ctx.kind = graph, len(source), kind
+        return _gather(kind, graph, source, rows)
 
-    ``back`` goes along the edges the other way round: their weights need not be symmetric.
-    """
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor, None, None]:
+        turned = {"mix": "beside", "beside": "mix", "propagate": "propagate"}[ctx.kind]
+        return None, _gather(turned, ctx.graph, gradient, ctx.size, back=True), None, None
+
+
+def _gather(kind: str, graph: Neighbours, source: Tensor, rows: int, *, back: bool = False) -> Tensor:
+    """Sum over neighbours; ``back`` follows the edges in the opposite direction, whose weights may differ."""
+    width = source.shape[1]
+    # How many columns of the vertex itself are copied, the first column to sum, and the columns of the result.
+    own, column, columns = {
+        "propagate": (0, 0, width),
+        "mix": (width // 2, width // 2, width // 2),
+        "beside": (width, 0, 2 * width),
+    }[kind]
+    if kind == "propagate":
+        row_scale = column_scale = graph.root_degree
+    else:
+        row_scale, column_scale = (None, graph.inverse_degree) if back else (graph.inverse_degree, None)
     if graph.kernels == "torch":
-        weights = graph.weights
-        if weights is not None and back:
-            weights = weights[graph.mirror]
-        summed = getattr(plain, kind)
-        return summed(graph.indptr, graph.indices, weights, row_scale, column_scale, source, rows)
-    from evergraph.nn import kernels
-
-    given = _array(source)
-    width = {"gather": 2, "gather_onto": 1, "gather_beside": 4}[kind] * given.shape[1] // 2
-    out = np.empty((rows, width), np.float32)
-    indptr, place = graph.indptr.numpy()[: rows + 1], _NOWHERE
+        weights = graph.weights if graph.weights is None or not back else graph.weights[graph.mirror]
+        scales = (weights, row_scale, column_scale)
+        return kernels.torch_gather(graph.indptr, graph.indices, *scales, source, rows, own, column)
+    out = np.empty((rows, columns), np.float32)
+    indptr, place = graph.indptr.numpy()[: rows + 1], _NO_INTS
     if graph.weights is not None:
         place = graph.mirror.numpy() if back else np.arange(len(graph.indices), dtype=np.int32)
-    arrays = (indptr, graph.indices.numpy(), place, *map(_array, (graph.weights, row_scale, column_scale)))
-    over_rows(getattr(kernels, kind), indptr, width, *arrays, given, out)
+    arrays = (indptr, graph.indices.numpy(), place, *map(_array, (graph.weights, row_scale, column_scale, source)))
+    over_rows(kernels.gather, indptr, columns, *arrays, own, column, out)
     return torch.from_numpy(out)
-
-
-class _MixMean(Function):
-    @staticmethod
-    def forward(ctx: Any, graph: Neighbours, z: Tensor, rows: int) -> Tensor:
-        ctx.graph, ctx.size = graph, len(z)
-        return _gather("gather_onto", graph, z, rows, row_scale=graph.inverse_degree)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor, None]:
-        scale = ctx.graph.inverse_degree
-        return None, _gather("gather_beside", ctx.graph, gradient, ctx.size, column_scale=scale, back=True), None
-
-
-class _MeanBeside(Function):
-    @staticmethod
-    def forward(ctx: Any, graph: Neighbours, h: Tensor, rows: int) -> Tensor:
-        ctx.graph, ctx.size = graph, len(h)
-        return _gather("gather_beside", graph, h, rows, row_scale=graph.inverse_degree)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor, None]:
-        scale = ctx.graph.inverse_degree
-        return None, _gather("gather_onto", ctx.graph, gradient, ctx.size, column_scale=scale, back=True), None
-
-
-class _Propagate(Function):
-    @staticmethod
-    def forward(ctx: Any, graph: Neighbours, h: Tensor, rows: int) -> Tensor:
-        ctx.graph, ctx.size, root = graph, len(h), graph.root_degree
-        return _gather("gather", graph, h, rows, row_scale=root, column_scale=root)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor, None]:
-        root = ctx.graph.root_degree
-        summed = _gather("gather", ctx.graph, gradient, ctx.size, row_scale=root, column_scale=root, back=True)
-        return None, summed, None
 
 
 # --- dropout ---------------------------------------------------------------------------------------------------------
 
 
-def drop(x: Any, p: float, noise: Noise | None) -> Any:
-    """Dropout: each entry is zero with probability ``p``, the others grow to make up for it.
+class Noise:
+    """The random part of one training step: which entries each dropout keeps.
 
-    Of a sparse matrix its entries are meant. Without noise nothing happens.
+    A counter and a hash: fast, the same on every device, and the same again when a run is resumed.
+
+    Parameters
+    ----------
+    seed
+        Numbers that identify the step: the same numbers give the same noise.
 
     Examples
     --------
-    >>> drop(torch.ones(1, 8), 0.5, Noise(1)).unique().tolist(), drop(torch.ones(1, 2), 0.5, None).tolist()
-    ([0.0, 2.0], [[1.0, 1.0]])
+    >>> first, again = Noise(7, 1), Noise(7, 1)
+    >>> bool((first.keep(1000, 0.5) == again.keep(1000, 0.5)).all())
+    True
+    """
+
+    def __init__(self, *seed: int, device: torch.device | None = None, kernels: Kernels = "numba") -> None:
+        self._rng = np.random.Generator(np.random.PCG64(seed))
+        self._device, self.kernels = device or torch.device("cpu"), kernels
+
+    def keep(self, n: int, p: float) -> Tensor:
+        """Return a byte for each of ``n`` entries: 0 with probability ``p``, else 1; different at each call."""
+        key, second = self._rng.integers(1 << 32, size=2).tolist()
+        threshold = min(round(p * 2**32), 2**32 - 1)
+        if self.kernels == "torch":
+            return kernels.torch_keep_bytes(n, key, second, threshold, self._device)
+        out = np.empty(n, np.uint8)
+        over_range(kernels.keep_bytes, n, np.uint32(key), np.uint32(second), np.uint32(threshold), out)
+        return torch.from_numpy(out)
+
+    def seed(self) -> int:
+        """Return a seed for another random generator, different at each call."""
+        return int(self._rng.integers(1 << 62))
+
+
+def drop(x: Any, p: float, noise: Noise | None) -> Any:
+    """Apply dropout: set each entry to 0 with probability ``p`` and scale the others by ``1 / (1 - p)``.
+
+    Of a sparse matrix, only stored entries are dropped. Without noise, ``x`` is returned as it is.
     """
     if noise is None or p == 0:
         return x
     if isinstance(x, SparseMatrix):
-        return x.with_values(drop(x.values, p, noise))
+        return replace(x, values=drop(x.values, p, noise))
     keep, scale = noise.keep(x.numel(), p), 1 / (1 - p)
     return _apply(_Drop, x, keep, scale) if noise.kernels == "numba" else x * (keep.view_as(x) * scale)
 
 
 def relu_drop(x: Tensor, p: float, noise: Noise | None) -> Tensor:
-    """Rectify, then dropout, in one pass; the order does not matter.
-
-    Examples
-    --------
-    >>> relu_drop(torch.tensor([[-1.0, 2.0]]), 0.5, None).tolist()
-    [[0.0, 2.0]]
-    """
+    """Apply the rectifier and dropout in one pass; their order does not matter."""
     if noise is None or p == 0:
         return torch.relu(x)
     keep, scale = noise.keep(x.numel(), p), 1 / (1 - p)
@@ -249,8 +413,6 @@ def _each(kernel: Callable[..., Any], x: Tensor, *arguments: Any) -> Tensor:
 class _Drop(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, keep: Tensor, scale: float) -> Tensor:
-        from evergraph.nn import kernels
-
         ctx.save_for_backward(keep)
         ctx.scale = scale
         return _each(kernels.drop, x, keep.numpy(), scale)
@@ -258,17 +420,12 @@ class _Drop(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        from evergraph.nn import kernels
-
-        (keep,) = ctx.saved_tensors
-        return _each(kernels.drop, gradient, keep.numpy(), ctx.scale), None, None
+        return _each(kernels.drop, gradient, ctx.saved_tensors[0].numpy(), ctx.scale), None, None
 
 
 class _ReluDrop(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, keep: Tensor, scale: float) -> Tensor:
-        from evergraph.nn import kernels
-
         out = _each(kernels.relu_drop, x, keep.numpy(), scale)
         ctx.save_for_backward(out)
         ctx.scale = scale
@@ -277,10 +434,8 @@ class _ReluDrop(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        from evergraph.nn import kernels
-
-        (out,) = ctx.saved_tensors
-        return _each(kernels.relu_drop_back, gradient, _array(out.reshape(-1)), ctx.scale), None, None
+        out = _array(ctx.saved_tensors[0].reshape(-1))
+        return _each(kernels.relu_drop_back, gradient, out, ctx.scale), None, None
 
 
 # --- attention -------------------------------------------------------------------------------------------------------
@@ -297,53 +452,29 @@ def attend(
     p: float = 0.0,
     noise: Noise | None = None,
 ) -> Tensor:
-    """Sum of the neighbours' vectors under attention, head by head, for the first ``rows`` vertices.
+    """Return the attention-weighted sum of the neighbours' vectors, per head, for the first ``rows`` vertices.
 
-    Parameters
-    ----------
-    graph
-        The neighbours; their weights do not matter here, for attention gives its own.
-    z
-        Vectors [n, heads * width].
-    left, right
-        Score of each vertex as a neighbour and as the centre, [n, heads]; an edge's score is the leaky rectified sum.
-    slope
-        Of the leaky rectifier.
-    p, noise
-        Dropout of the attention.
-
-    Examples
-    --------
-    >>> graph, zero = Neighbours.of(np.array([0, 1, 2]), np.array([1, 0])), torch.zeros(2, 1)
-    >>> attend(graph, torch.tensor([[1.0], [3.0]]), zero, zero, 2, slope=0.2).tolist()
-    [[2.0], [2.0]]
+    ``z`` is [n, heads * width]; ``left`` and ``right`` are [n, heads], each vertex's score as a neighbour and as the
+    centre. The softmax is over their leaky rectified sum, whose slope below 0 is ``slope``. Dropout with probability
+    ``p`` is applied to the attention. Weights of the neighbours are ignored.
     """
     entries, heads = int(graph.indptr[rows]), left.shape[1]
     keep = None if noise is None or p == 0 else noise.keep(entries * heads, p)
     scale = 1.0 if keep is None else 1 / (1 - p)
     if graph.kernels == "torch":
         scaled = None if keep is None else keep.view(entries, heads) * scale
-        return plain.attend(graph.indptr, graph.indices, rows, z, left, right, slope, scaled)
-    return _apply(_Attend, graph, z, left, right, rows, slope, keep, scale)
+        return kernels.torch_attend(graph.indptr, graph.indices, rows, z, left, right, slope, scaled)
+    return _apply(_Attend, z, left, right, graph, rows, slope, keep, scale)
 
 
 class _Attend(Function):
     @staticmethod
     def forward(
-        ctx: Any,
-        graph: Neighbours,
-        z: Tensor,
-        left: Tensor,
-        right: Tensor,
-        rows: int,
-        slope: float,
-        keep: Tensor | None,
-        scale: float,
+        ctx: Any, z: Tensor, left: Tensor, right: Tensor, graph: Neighbours, rows: int, *options: Any
     ) -> Tensor:
-        from evergraph.nn import kernels
-
+        slope, keep, scale = options
         indptr, indices = graph.indptr.numpy()[: rows + 1], graph.indices.numpy()
-        dropped = _ALL_KEPT if keep is None else keep.numpy()
+        dropped = _NO_BYTES if keep is None else keep.numpy()
         attention = np.empty((int(indptr[-1]), left.shape[1]), np.float32)
         out = np.empty((rows, z.shape[1]), np.float32)
         arrays = (_array(z), _array(left), _array(right), slope, dropped, scale, attention)
@@ -354,8 +485,6 @@ class _Attend(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        from evergraph.nn import kernels
-
         graph, (z, left, right, _, keep, scale, attention) = ctx.graph, ctx.arrays
         given, rows, width = _array(gradient), len(gradient), z.shape[1]
         indptr, indices = graph.indptr.numpy(), graph.indices.numpy()
@@ -363,29 +492,6 @@ class _Attend(Function):
         to_z, to_left, to_right = np.empty_like(z), np.empty_like(left), np.zeros_like(right)
         some = indptr[: rows + 1]
         over_rows(kernels.attend_back_to_scores, some, width, some, indices, *ctx.arrays, given, back, to_right)
-        over_rows(
-            kernels.attend_back_to_sources,
-            indptr,
-            width,
-            indptr,
-            indices,
-            graph.mirror.numpy(),
-            rows,
-            keep,
-            scale,
-            attention,
-            given,
-            back,
-            to_z,
-            to_left,
-        )
-        return (
-            None,
-            torch.from_numpy(to_z),
-            torch.from_numpy(to_left),
-            torch.from_numpy(to_right),
-            None,
-            None,
-            None,
-            None,
-        )
+        entries = (indptr, indices, graph.mirror.numpy(), rows, keep, scale, attention)
+        over_rows(kernels.attend_back_to_sources, indptr, width, *entries, given, back, to_z, to_left)
+        return *map(torch.from_numpy, (to_z, to_left, to_right)), None, None, None, None, None

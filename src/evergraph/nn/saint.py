@@ -1,51 +1,54 @@
-"""GraphSAINT: any model, trained on sampled subgraphs."""
+"""GraphSAINT: train any model on sampled subgraphs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import get_args
+from typing import Literal, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from evergraph.compiled import compiled
 from evergraph.errors import InputError
-from evergraph.nn.base import Batch, Draw, Model, Noise, Parameters, check_settings
-from evergraph.nn.jknet import JKNet
-from evergraph.nn.sampling import Sampler, Subgraph, Subgraphs, row_slicer
-from evergraph.nn.sparse import Neighbours
+from evergraph.nn.base import Batch, Draw, Model, Parameters, check_settings
+from evergraph.nn.ops import Neighbours, Noise, SparseMatrix
+from evergraph.nn.sage import JKNet
 
-__all__ = ["GraphSAINT"]
+__all__ = ["GraphSAINT", "Sampler", "SubgraphSampler", "row_slicer"]
 
-_LARGEST = 1e4  # of an entry's weight: an edge that is hardly ever drawn must not take over when it is
+Ints = NDArray[np.int32]
+Sampler = Literal["walk", "node", "edge"]
+
+_LARGEST = 1e4  # limit of an entry's weight, or a rarely drawn edge would dominate the step in which it is drawn
 
 
 @dataclass(frozen=True)
 class GraphSAINT(Model):
-    """Another model whose training steps each see a sampled subgraph; it predicts on the whole graph.
+    """Train another model on a sampled subgraph at each step; predict on the whole graph.
 
     Parameters
     ----------
     base
         The model.
     sampler
-        ``"walk"``: all vertices that random walks from training vertices meet. ``"node"``: vertices in proportion to
-        their weight in the means over neighbours. ``"edge"``: ends of edges, of which those between vertices of few
-        neighbours are more likely; never a vertex without edges. With these two a sample may have no training vertex.
+        ``"walk"``: all vertices on random walks from training vertices. ``"node"``: vertices in proportion to their
+        weight in the means over neighbours. ``"edge"``: both ends of edges, preferring edges between vertices of low
+        degree; never a vertex without edges. With ``"node"`` and ``"edge"`` a sample may contain no training vertex.
     size
-        Number of walks, vertices or edges that are drawn, with replacement; with a decimal point, share of the training
-        vertices, of all vertices or of all edges.
+        Number of walks, vertices or edges to draw, with replacement. A float is a share of the training vertices, of
+        all vertices or of all edges.
     walk_length
         Steps of each random walk.
     normalise
-        Undo the bias of sampling. How often each vertex and each edge is drawn is found by trial before training, anew
-        for each task. Vertices then count in the loss, and neighbours in the mean over neighbours, the more the less
-        often they are drawn. This makes the mean of `GraphSAGE` and `JKNet` right in expectation. `GCN` and `SGC` also
-        divide by the neighbour's degree, for which a sample's stands; attention and custom models take no weights.
+        Correct the bias of sampling: vertices in the loss, and neighbours in the mean over neighbours, are weighted by
+        the inverse of how often they are drawn, which trial samples measure before each task. The mean of `GraphSAGE`
+        and `JKNet` is then unbiased. `GCN` and `SGC` also divide by the neighbour's degree, which remains that of the
+        sample. Attention and custom models ignore the weights of neighbours.
     coverage
-        How many times a vertex is drawn on average in these trials.
+        How often each vertex is drawn on average in these trial samples.
 
     Examples
     --------
@@ -69,14 +72,13 @@ class GraphSAINT(Model):
     def __post_init__(self) -> None:
         check_settings(walk_length=self.walk_length, coverage=self.coverage)
         if not isinstance(self.base, Model) or isinstance(self.base, GraphSAINT):
-            raise InputError(f"base is {self.base!r}", fix="give a model that does not sample itself")
+            raise InputError(f"base is {self.base!r}", fix="give a model other than GraphSAINT")
         if self.sampler not in get_args(Sampler):
-            raise InputError(f"sampler is {self.sampler!r}", fix=f"give one of {', '.join(get_args(Sampler))}")
+            raise InputError(f"sampler is {self.sampler!r}", fix=f"use one of {', '.join(get_args(Sampler))}")
         whole = isinstance(self.size, int) and not isinstance(self.size, bool) and self.size >= 1
-        if not whole and not (isinstance(self.size, float) and 0 < self.size <= 1):
-            raise InputError(
-                f"size is {self.size!r}", fix="give a whole number from 1 up, or a share above 0 up to 1.0"
-            )
+        if not (whole or (isinstance(self.size, float) and 0 < self.size <= 1)):
+            fix = "set size to a whole number of at least 1, or to a share above 0 and up to 1.0"
+            raise InputError(f"size is {self.size!r}", fix=fix)
 
     def parameters(self, inputs: int, outputs: int, draw: Draw) -> Parameters:
         return self.base.parameters(inputs, outputs, draw)
@@ -94,17 +96,17 @@ class GraphSAINT(Model):
         return self.base.trained(name)
 
     def batches(self, batch: Batch, rng: np.random.Generator) -> Iterator[Batch]:
-        """A sample for each step: its vertices in their order, all of them as rows."""
+        """Return a sample for each step, its vertices in their order and with outputs for all of them."""
         n = len(batch.graph)
         labelled = np.flatnonzero(batch.targets.cpu().numpy() >= 0)
         if not len(labelled):
             labelled = np.arange(batch.rows or n)
-        subgraphs = Subgraphs(batch.graph, self.sampler, self.size, self.walk_length, labelled)
+        sampler = SubgraphSampler(batch.graph, self.sampler, self.size, self.walk_length, labelled)
         weights, entry_weights = _padded(batch.weights, n, 0), None
         if self.normalise:
-            loss_weights, entry_weights = _normalisation(subgraphs, batch.graph, labelled, rng, self.coverage)
+            loss_weights, entry_weights = _normalisation(sampler, batch.graph, labelled, rng, self.coverage)
             weights = loss_weights if weights is None else loss_weights * weights
-        return _samples(batch, subgraphs, weights, entry_weights, rng)
+        return _samples(batch, sampler, weights, entry_weights, rng)
 
 
 def _padded(values: Tensor | None, n: int, value: int) -> Tensor | None:
@@ -113,7 +115,7 @@ def _padded(values: Tensor | None, n: int, value: int) -> Tensor | None:
 
 def _samples(
     batch: Batch,
-    subgraphs: Subgraphs,
+    sampler: SubgraphSampler,
     weights: Tensor | None,
     entry_weights: NDArray[np.float32] | None,
     rng: np.random.Generator,
@@ -122,13 +124,13 @@ def _samples(
     targets = _padded(batch.targets, len(whole), -1)
     assert targets is not None  # noqa: S101  # they were given
     while True:
-        part = subgraphs.between(subgraphs.draw(rng))
+        part = sampler.induce(sampler.draw(rng))
         rows = torch.from_numpy(part.vertices).to(targets.device)
         yield Batch(
             x=slice_rows(part.vertices),
             graph=_neighbours(part, whole, entry_weights),
             rows=len(rows),
-            # Not targets[rows], which wakes threads that have hardly anything to do.
+            # Not targets[rows], which starts threads for very little work.
             targets=targets.index_select(0, rows),
             weights=None if weights is None else weights.index_select(0, rows),
         )
@@ -139,23 +141,200 @@ def _neighbours(part: Subgraph, whole: Neighbours, entry_weights: NDArray[np.flo
     indptr, indices = (torch.from_numpy(array).to(device) for array in (part.indptr, part.indices))
     if entry_weights is None:
         return Neighbours(indptr, indices, kernels=whole.kernels)
-    # The mean over neighbours will divide by the degree within the sample, but it is the whole degree that counts.
+    # The mean over neighbours divides by the degree in the sample, but the degree in the whole graph is needed.
     degree = np.diff(part.indptr)
     values = entry_weights[part.entries] * np.repeat(degree, degree).astype(np.float32)
     return Neighbours(indptr, indices, torch.from_numpy(values).to(device), whole.kernels)
 
 
 def _normalisation(
-    subgraphs: Subgraphs, graph: Neighbours, labelled: NDArray[np.integer], rng: np.random.Generator, coverage: int
+    sampler: SubgraphSampler, graph: Neighbours, labelled: NDArray[np.integer], rng: np.random.Generator, coverage: int
 ) -> tuple[Tensor, NDArray[np.float32]]:
-    """Weights of vertices in the loss, and of all entries in the sum that estimates the mean over neighbours.
+    """Return weights of vertices in the loss, and of entries in the sum that estimates the mean over neighbours.
 
-    The former are 1 on average over the training vertices as they are drawn.
+    The weights in the loss are 1 on average over the training vertices as they are drawn.
     """
-    # What was never drawn may be drawn later: it counts as drawn once.
-    of_vertex, of_entry = (np.maximum(counts, 1) for counts in subgraphs.count(rng, coverage))
+    # A count of 0 becomes 1, because a vertex or edge that the trials miss may be drawn later.
+    of_vertex, of_entry = (np.maximum(counts, 1) for counts in sampler.count(rng, coverage))
     loss_weights = (of_vertex[labelled].mean() / of_vertex).astype(np.float32)
-    degree = subgraphs.degree
+    degree = sampler.degree
     inverse_chance = np.minimum(np.repeat(of_vertex, degree) / of_entry, _LARGEST)
     entry_weights = (inverse_chance / np.repeat(degree, degree)).astype(np.float32)
     return torch.from_numpy(loss_weights).to(graph.indices.device), entry_weights
+
+
+# --- sampling --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Subgraph:
+    """Some vertices, ascending, and all edges between them as compressed rows, numbered within the sample.
+
+    ``entries`` are the places of the same entries in the whole graph.
+    """
+
+    vertices: Ints
+    indptr: Ints
+    indices: Ints
+    entries: Ints
+
+
+class SubgraphSampler:
+    """Draw subgraphs of one graph, with the settings of `GraphSAINT`; walks start at ``roots`` (None: at any vertex).
+
+    All three samplers are random walks. ``"node"`` makes no steps; its starts are in proportion to the squared norm of
+    their column in the matrix that takes the mean over neighbours. ``"edge"`` makes one step from any vertex with
+    edges, which draws edges in proportion to the sum of the inverse degrees of their ends.
+
+    Examples
+    --------
+    >>> path = Neighbours.of(np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1]))
+    >>> sampler = SubgraphSampler(path, "edge", 1)
+    >>> part = sampler.induce(sampler.draw(np.random.default_rng(1)))
+    >>> part.vertices.tolist(), part.indptr.tolist(), part.indices.tolist(), part.entries.tolist()
+    ([1, 2], [0, 2, 4], [0, 1, 0, 1], [3, 4, 5, 6])
+    """
+
+    def __init__(
+        self,
+        graph: Neighbours,
+        kind: Sampler,
+        size: int | float,
+        walk_length: int = 2,
+        roots: NDArray[np.integer] | None = None,
+    ) -> None:
+        self._indptr, self._indices = graph.indptr.cpu().numpy(), graph.indices.cpu().numpy()
+        n, entries = len(graph), len(self._indices)
+        if not n:
+            raise InputError("the graph to sample from has no vertices", fix="train on a graph with vertices")
+        self.degree = np.diff(self._indptr)
+        self._roots: NDArray[np.integer] = np.arange(n) if roots is None else roots
+        if kind == "node":
+            # Rows equal columns because the pattern is symmetric. No row is empty because of the self-loops.
+            norms = np.add.reduceat(self.degree[self._indices] ** -2.0, self._indptr[:-1])
+            self._up_to, self._steps, population = np.cumsum(norms), 0, n
+        elif kind == "edge":
+            self._roots, self._steps, population = np.flatnonzero(self.degree > 1), 1, (entries - n) // 2
+            if not population:
+                raise InputError("the graph has no edges to sample", fix='use the sampler "walk" or "node"')
+        else:
+            self._steps, population = walk_length, len(self._roots)
+            if not population:
+                raise InputError("there are no roots to start walks at", fix="give at least one root")
+        self._kind = kind
+        self._number = size if isinstance(size, int) else max(round(size * population), 1)
+        # Allocated once: clearing arrays of the graph's size would cost more than drawing a small sample.
+        self._position = np.zeros(n, np.int32)
+        self._buffers = np.empty(entries, np.int32), np.empty(entries, np.int32)
+
+    def draw(self, rng: np.random.Generator) -> Ints:
+        """Draw the vertices of one sample, ascending."""
+        if self._kind == "node":
+            # Sorted numbers are found several times faster, because each search starts where the last one ended.
+            wanted = np.sort(rng.random(self._number)) * self._up_to[-1]
+            roots = np.searchsorted(self._up_to, wanted, side="right")
+        else:
+            roots = self._roots[rng.integers(len(self._roots), size=self._number)]
+        choices = rng.random((self._number, self._steps))
+        met = np.empty(min(self._number * (self._steps + 1), len(self._position)), np.int32)
+        vertices = met[: _walk(self._indptr, self._indices, roots.astype(np.int32), choices, self._position, met)]
+        vertices.sort()
+        return vertices
+
+    def induce(self, vertices: Ints) -> Subgraph:
+        """Return the subgraph of some vertices, which must be in ascending order."""
+        indptr, (indices, entries) = np.empty(len(vertices) + 1, np.int32), self._buffers
+        _induce(self._indptr, self._indices, vertices, self._position, indptr, indices, entries)
+        last = indptr[-1]
+        return Subgraph(vertices, indptr, indices[:last].copy(), entries[:last].copy())
+
+    def count(self, rng: np.random.Generator, coverage: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Count in how many samples each vertex and entry is, until a vertex is in ``coverage`` samples on average."""
+        n = len(self._position)
+        of_vertex, of_entry = np.zeros(n, np.int64), np.zeros(len(self._indices), np.int64)
+        seen = 0
+        while seen < coverage * n:
+            vertices = self.draw(rng)
+            of_vertex[vertices] += 1
+            _count(self._indptr, self._indices, vertices, self._position, of_entry)
+            seen += len(vertices)
+        return of_vertex, of_entry
+
+
+def row_slicer(x: Tensor | SparseMatrix) -> Callable[[Ints], Tensor | SparseMatrix]:
+    """Return a function that selects rows of features.
+
+    Examples
+    --------
+    >>> from scipy import sparse
+    >>> x = SparseMatrix.of(sparse.csr_array([[0.0, 2.0], [1.0, 0.0], [0.0, 3.0]]))
+    >>> row_slicer(x)(np.array([0, 2], np.int32)).to_dense().tolist()
+    [[0.0, 2.0], [0.0, 3.0]]
+    """
+    if isinstance(x, Tensor):
+        return lambda rows: x.index_select(0, torch.from_numpy(rows).to(x.device))
+    matrix = x.to_scipy()
+    return lambda rows: SparseMatrix.of(matrix[rows], device=x.device, kernels=x.kernels)
+
+
+@compiled
+def _walk(indptr: Ints, indices: Ints, roots: Ints, choices: NDArray[np.float64], position: Ints, met: Ints) -> int:
+    """Walk from each root, one step per column of choices; list each vertex once and return their number."""
+    count = 0
+    for walk in range(len(roots)):
+        vertex = roots[walk]
+        if position[vertex] == 0:
+            position[vertex] = 1
+            met[count] = vertex
+            count += 1
+        for step in range(choices.shape[1]):
+            start = indptr[vertex]
+            others = indptr[vertex + 1] - start - 1
+            if others == 0:
+                break
+            entry = start + int(choices[walk, step] * others)
+            if indices[entry] >= vertex:  # neighbours ascend: skip the vertex itself
+                entry += 1
+            vertex = indices[entry]
+            if position[vertex] == 0:
+                position[vertex] = 1
+                met[count] = vertex
+                count += 1
+    for place in range(count):
+        position[met[place]] = 0
+    return count
+
+
+@compiled
+def _induce(
+    indptr: Ints, indices: Ints, vertices: Ints, position: Ints, new_indptr: Ints, new_indices: Ints, entries: Ints
+) -> None:
+    """Write the neighbours of vertices among themselves, and their places in the whole graph."""
+    for place in range(len(vertices)):
+        position[vertices[place]] = place + 1
+    count = 0
+    new_indptr[0] = 0
+    for place in range(len(vertices)):
+        vertex = vertices[place]
+        for entry in range(indptr[vertex], indptr[vertex + 1]):
+            other = position[indices[entry]]
+            # Always written, and overwritten if it is no neighbour: an unpredictable branch costs more.
+            new_indices[count] = other - 1
+            entries[count] = entry
+            count += other > 0
+        new_indptr[place + 1] = count
+    for place in range(len(vertices)):
+        position[vertices[place]] = 0
+
+
+@compiled
+def _count(indptr: Ints, indices: Ints, vertices: Ints, position: Ints, counts: NDArray[np.int64]) -> None:
+    """Add 1 to each entry between vertices."""
+    for place in range(len(vertices)):
+        position[vertices[place]] = 1
+    for place in range(len(vertices)):
+        vertex = vertices[place]
+        for entry in range(indptr[vertex], indptr[vertex + 1]):
+            counts[entry] += position[indices[entry]]
+    for place in range(len(vertices)):
+        position[vertices[place]] = 0
