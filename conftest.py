@@ -1,4 +1,4 @@
-"""What the tests of the package and of the paper share."""
+"""Fixtures that the tests of the package and of the paper share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import settings
 
 from evergraph.cli import main
 
-# The same examples every time: a test that fails here fails everywhere. `make test-all` chooses "thorough".
+# The same examples on every machine. `make test-all` uses the profile "thorough".
 settings.register_profile("fast", derandomize=True, deadline=None, database=None, max_examples=20)
 settings.register_profile("thorough", settings.get_profile("fast"), max_examples=50)
 settings.load_profile("fast")
@@ -19,7 +19,7 @@ settings.load_profile("fast")
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Fail browser tests that would be skipped where CI=true: there, a missing browser must not go unnoticed."""
+    """Fail browser tests that would be skipped if CI=true: there, a missing browser is an error."""
     outcome = yield
     report = outcome.get_result()  # type: ignore[attr-defined]
     if report.skipped and os.environ.get("CI") == "true" and item.get_closest_marker("browser"):
@@ -29,7 +29,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def one_thread() -> Iterator[None]:
-    """For models so small that they are faster without company."""
+    """Use one thread, which is faster for very small models."""
     import torch
 
     before = torch.get_num_threads()
@@ -40,13 +40,13 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def shared_data() -> Callable[[str], Path]:
-    """Folder of a real data set by its name; a test that needs one that is not there is skipped."""
+    """Return a function from the name of a real data set to its folder; it skips the test if there is none."""
     beside = Path(__file__).parents[1] / "shared" / "data"
     root = Path(os.environ.get("EVERGRAPH_DATA") or beside)
 
     def folder(name: str) -> Path:
         if not (root / name).is_dir():
-            pytest.skip(f"{root / name} is not there: set EVERGRAPH_DATA to the folder that holds {name}")
+            pytest.skip(f"{root / name} does not exist: set EVERGRAPH_DATA to the folder that contains {name}")
         return root / name
 
     return folder
@@ -54,7 +54,7 @@ def shared_data() -> Callable[[str], Path]:
 
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Run the command ``evergraph`` in this process; returns exit code, standard output and standard error."""
+    """Return a function that runs ``evergraph`` in this process and returns exit code, output and error output."""
 
     def run(*arguments: object) -> tuple[int, str, str]:
         monkeypatch.setattr("sys.argv", ["evergraph", *map(str, arguments)])

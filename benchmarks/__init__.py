@@ -1,1 +1,1 @@
-"""How fast Evergraph is, as ratios measured in one run: ``make bench`` runs all and writes RESULTS.md."""
+"""Speed of Evergraph, as ratios measured in one run: ``make bench`` runs all and writes RESULTS.md."""

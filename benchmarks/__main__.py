@@ -1,4 +1,4 @@
-"""Run all benchmarks, or those that are named, and write RESULTS.md beside this file."""
+"""Run all or the named benchmarks and write RESULTS.md."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.measure import DATA
 
 HEAD = (
     "# Benchmarks\n\nWritten by `make bench` (one section: `python -m benchmarks NAME`). Ratios come from one run on "
-    "one machine, which may be shared with others; times alone mean little."
+    "one machine, which may be shared with others. Times of different runs are not comparable."
 )
 BENCHMARKS = (
     "bench_steps",
@@ -28,10 +28,10 @@ BENCHMARKS = (
 
 def main() -> None:
     if not DATA.is_dir():
-        sys.exit(f"{DATA} is not there: set EVERGRAPH_DATA to the folder that holds dblp-hard and acl.")
+        sys.exit(f"{DATA} does not exist. Set EVERGRAPH_DATA to the folder that contains dblp-hard and acl.")
     names = sys.argv[1:] or BENCHMARKS
     if unknown := set(names) - set(BENCHMARKS):
-        sys.exit(f"There is no benchmark {', '.join(sorted(unknown))}; choose from {', '.join(BENCHMARKS)}.")
+        sys.exit(f"Unknown benchmark {', '.join(sorted(unknown))}. Choose from {', '.join(BENCHMARKS)}.")
     path = Path(__file__).parent / "RESULTS.md"
     sections = _sections(path.read_text(encoding="utf-8")) if path.exists() else {}
     for name in names:
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def _sections(text: str) -> dict[str, str]:
-    """What was measured before, by title."""
+    """Return the sections of an earlier page by title."""
     parts = (part.split("\n", 1) for part in text.split("\n## ")[1:])
     return {title.strip(): body.strip() for title, body in parts}
 

@@ -14,7 +14,7 @@ def convert(folder: Path, out: str) -> None:
 
 
 def whole(path: str) -> tuple[int, float, float]:
-    """Number of tasks, mean accuracy and MCC of all tasks together."""
+    """Return the number of tasks, the mean accuracy and the MCC over all tasks."""
     from evergraph import EvolvingGraph, LifelongLearner, evaluate, tasks
     from evergraph.detect import GDOC
     from evergraph.evaluation.results import aggregate
@@ -44,7 +44,7 @@ def run() -> list[tuple[str, str, str, str]]:
 
 
 TITLE = "A whole run on dblp-hard (71,439 vertices, 501,966 edges)"
-COLUMNS = ("what", "time", "peak memory", "found; target")
+COLUMNS = ("what", "time", "peak memory", "result; target")
 
 if __name__ == "__main__":
     for line in [COLUMNS, *run()]:

@@ -1,4 +1,4 @@
-"""Two million vertices: what the foundation costs at scale."""
+"""Time of the basic operations on a graph with two million vertices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PLAN = {"vertices": 2_000_000, "times": 25, "classes": 50, "new_classes": 10, "d
 
 
 def steps() -> list[tuple[str, float]]:
-    """The steps of a graph's life, in one process, so that each finds what the one before made."""
+    """Run the steps in one process, because each needs the result of the one before."""
     found = []
 
     def timed(what: str, start: float) -> None:

@@ -1,4 +1,4 @@
-"""One step of training at the size of the paper's DBLP-hard, against PyTorch Geometric, and what it costs by size."""
+"""Time of a training step at the size of the paper's DBLP-hard, compared with PyTorch Geometric, and by size."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from benchmarks.measure import Measured, measure
 
 VERTICES, EDGES, FEATURES, WORDS_EACH, CLASSES, HIDDEN = 198_675, 643_734, 4_043, 7, 73, 32
 FIGURE = Path(__file__).parents[1] / "docs" / "assets" / "step_cost.svg"
-STEPS = 10  # of ours in one measured run
+STEPS = 10  # per measured run of Evergraph
 
 
 def make(path: Path, vertices: int) -> None:
-    """A random graph with the paper's ratios: neighbours near in time, words by a power law."""
+    """Write a random graph with the paper's ratios: neighbours close in time, words by a power law."""
     rng = np.random.default_rng(0)
     share = vertices / VERTICES
     edges = round(EDGES * share)
@@ -131,11 +131,11 @@ def pyg(path: Path, name: str, dropout: float) -> float:
     return prepared_pyg(path, name, dropout)()
 
 
-# --- what the memory allows ------------------------------------------------------------------------------------------
+# --- memory bound ---------------------------------------------------------------------------------------------------
 
 
 def traffic(n: int, entries: int, nonzeros: int) -> int:
-    """Bytes that a GraphSAGE step must move at least: each array once where it is read and once where it is written.
+    """Return the bytes that a GraphSAGE step must move at least: each array once per read and once per write.
 
     With ``a = 4 n h`` (a hidden layer) and ``c = 4 n C`` (the logits). Forward: product 2a, mean 3a, rectifier with
     dropout 2.5a, mean beside 3a, output layer 2a + c. Loss: 2c. Backward: output layer 4a + 2c, mean 3a, rectifier 3a,
@@ -146,7 +146,7 @@ def traffic(n: int, entries: int, nonzeros: int) -> int:
 
 
 def copying(megabytes: int = 400) -> float:
-    """Bytes a second that a plain copy moves, both ways counted."""
+    """Return the bytes per second that a plain copy reads and writes."""
     import torch
 
     source = torch.ones(megabytes * 250_000)
@@ -174,7 +174,7 @@ def run() -> list[tuple[str, str, str, str, str]]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "graph.npz")
         measure(make, path, VERTICES, repeat=1, warm=False)
-        # Ours before and after theirs: the machine may change its mind in between.
+        # Evergraph before and after PyTorch Geometric, because the speed of a shared machine varies.
         before = measure(evergraph, path, "sage")
         theirs = measure(pyg, path, "sage", 0.5, repeat=2)
         after = measure(evergraph, path, "sage")
@@ -208,7 +208,7 @@ def run() -> list[tuple[str, str, str, str, str]]:
 
 
 def by_size(folder: Path) -> list[tuple[str, str, str, str, str]]:
-    """The cost of a step by the size of the window, measured and drawn."""
+    """Measure and draw the time of a step by the size of the window."""
     found: dict[str, dict[int, float]] = {}
     for factor in (1, 2, 4, 8):
         vertices = VERTICES * factor // 8
@@ -259,12 +259,11 @@ def draw(found: dict[str, dict[int, float]]) -> None:
 TITLE = f"One step of training on {VERTICES:,} vertices, {EDGES:,} edges, {FEATURES:,} features, {CLASSES} classes"
 COLUMNS = ("what", "one step", "peak memory", "ratio", "target")
 NOTE = (
-    "Synthetic graph (seed 0), 7 words a vertex; full batch, forward, backward and Adam; hidden 32 (GAT 8 heads of 8), "
-    "dropout .5 (GAT .6) also on the input, cross-entropy over all vertices. Each line is a process of its own; best "
+    "Synthetic graph (seed 0), 7 words per vertex; full batch, forward, backward and Adam; hidden 32 (GAT 8 heads of "
+    "8), dropout .5 (GAT .6) also on the input, cross-entropy over all vertices. Each line is a separate process; best "
     f"of 5 runs of {STEPS} steps (PyTorch Geometric: of 2 runs of one step), after one unmeasured run. The memory "
-    "bound counts each array once where it is read and once where it is written (`traffic` in "
-    "`benchmarks/bench_steps.py`), at the speed of a plain copy; the products of matrices and the random access to "
-    "neighbours come on top of it."
+    "bound counts each array once per read and once per write (`traffic` in `benchmarks/bench_steps.py`), at the speed "
+    "of a plain copy, without the time for matrix products and random access to neighbours."
 )
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Time differences: Evergraph against plain Python and scipy. Alone: ``python -m benchmarks.bench_tdiff``."""
+"""Time differences: Evergraph compared with plain Python and scipy."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from evergraph.analysis.time_differences import tdiff
 
 @dataclass(frozen=True)
 class Graph:
-    """What `tdiff` needs of a graph."""
+    """The attributes of a graph that `tdiff` uses."""
 
     adjacency: sparse.csr_array
     times: NDArray[np.int64]
 
 
 def convert(folder: Path, path: Path) -> None:
-    """Write a graph's tables as arrays; in a process of its own too, for pandas' memory is none of our business."""
+    """Write a graph's tables as arrays; in its own process, so that pandas' memory is not measured."""
     import pandas as pd
 
     nodes = pd.read_csv(folder / "nodes.csv.gz", usecols=["id", "time"], dtype={"id": str}, keep_default_na=False)
@@ -68,7 +68,7 @@ def with_deque(path: Path, k: int) -> list[int]:
 
 
 def with_scipy(path: Path, k: int, block: int = 4096) -> list[int]:
-    # The order of time helps here too: of the last product only the columns before the end of the block are needed.
+    # Vertices are in order of time: of the last product only the columns before the end of the block are needed.
     graph = graph_at(path)
     n, times = len(graph.times), graph.times
     near = graph.adjacency + sparse.eye_array(n, dtype=bool, format="csr")
@@ -125,7 +125,7 @@ def run() -> list[tuple[str, str, str, str, str, str]]:
             found = {way: measure(way, path, k, repeat=repeat) for way, repeat in ways.items()}
             ours = found[with_evergraph]
             for way, measured in found.items():
-                assert measured.result == ours.result, f"{WAYS[way]} finds something else on {name}, k={k}"
+                assert measured.result == ours.result, f"{WAYS[way]} returns other counts on {name}, k={k}"
                 target = TARGETS.get(way, "") if (name, k) == ("dblp-hard", 2) else ""
                 rows.append(
                     (
@@ -143,10 +143,9 @@ def run() -> list[tuple[str, str, str, str, str, str]]:
 TITLE = "Time differences within k edges, on dblp-hard (501,966 edges) and acl (2,467,249 edges)"
 COLUMNS = ("graph", "how", "best time", "times Evergraph's", "target", "peak memory")
 NOTE = (
-    "Each line is a process of its own that searches from every vertex of the graph, once unmeasured, which compiles "
-    "and loads, and then several times (plain Python: once). All lines of one graph and k found the same counts. "
-    "Memory is that of the whole process with interpreter, libraries and graph. Evergraph uses all cores; plain Python "
-    "and scipy can use one."
+    "Each line is a separate process that searches from every vertex of the graph: once unmeasured, to compile and "
+    "load, and then several times (plain Python: once). All lines of one graph and k have the same counts. Memory "
+    "includes interpreter, libraries and graph. Evergraph uses all cores; plain Python and scipy can use only one."
 )
 
 if __name__ == "__main__":

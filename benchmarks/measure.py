@@ -1,4 +1,4 @@
-"""Measuring time and peak memory in processes of their own, so that nothing bleeds from one into the next."""
+"""Measure time and peak memory, each measurement in a new process, so that none affects the next."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DATA = Path(os.environ.get("EVERGRAPH_DATA") or Path(__file__).parents[2] / "sha
 
 @dataclass(frozen=True)
 class Measured:
-    """Seconds (best and median of some runs), peak memory of the process, and what the last run returned."""
+    """Seconds (best and median of several runs), peak memory of the process, and result of the last run."""
 
     best: float
     median: float
@@ -26,7 +26,7 @@ class Measured:
 
 
 def measure(function: Callable[..., Any], *arguments: Any, repeat: int = 5, warm: bool = True) -> Measured:
-    """Run a function in a fresh process, once to warm up and then some times."""
+    """Run a function in a new process, once to warm up (unless ``warm`` is False) and ``repeat`` times to measure."""
     context = multiprocessing.get_context("spawn")
     with context.Pool(1) as pool:
         return pool.apply(_measure, (function, arguments, repeat, warm))
@@ -43,7 +43,7 @@ def _measure(function: Callable[..., Any], arguments: tuple[Any, ...], repeat: i
 
 
 def _peak_mb() -> float:
-    """Peak memory of this process; what getrusage says on Linux includes that of its parent before the fork."""
+    """Return the peak memory of this process; on Linux, getrusage would include the parent before the fork."""
     try:
         status = Path("/proc/self/status").read_text(encoding="ascii")
         return int(status.split("VmHWM:")[1].split()[0]) / 1024

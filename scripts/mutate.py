@@ -1,13 +1,13 @@
-"""Break the code in 40 ways and see whether the tests notice: ``make mutations``.
+"""Insert 40 faults into the code, one at a time, and check that the tests fail: ``make mutations``.
 
-Each fault in ``tests/mutations/faults.toml`` replaces text in one file of a scratch copy. The listed test files run
-against it until the first failure; a fault that survives them meets the whole suite once. Results are kept in
-``tests/mutations/results.json`` and shown in ``tests/mutations/RESULTS.md``.
+Each fault in ``tests/mutations/faults.toml`` replaces text in one file of a temporary copy. The listed test files run
+until the first failure. A fault that survives them is tried once with the whole suite. Results are written to
+``tests/mutations/results.json`` and ``tests/mutations/RESULTS.md``.
 
-    python scripts/mutate.py                    # all faults, on this code
+    python scripts/mutate.py                    # all faults, in this code
     python scripts/mutate.py --only mcc-sign    # one fault
-    python scripts/mutate.py --check            # only look whether each text is there, once
-    python scripts/mutate.py --version before --source OLD --python OLD/.venv/bin/python    # on version 0.1
+    python scripts/mutate.py --check            # only check that each text occurs exactly once
+    python scripts/mutate.py --version before --source OLD --python OLD/.venv/bin/python    # in version 0.1
 """
 
 from __future__ import annotations
@@ -29,35 +29,35 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "tests" / "mutations"
 LEFT_OUT = (".git", ".venv", ".hypothesis", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".sanity", "graphs", "site")
-MOST = 900  # seconds for the listed files; a fault that makes tests hang is noticed, too
+MOST = 900  # seconds for the listed files; a fault that makes tests hang counts as caught
 
 
 def read_faults() -> list[dict[str, Any]]:
-    """All faults, each with ``id``, ``package``, ``meaning``, ``before`` and ``after``."""
+    """Read all faults, each with ``id``, ``package``, ``meaning``, ``before`` and ``after``."""
     return tomllib.loads((FOLDER / "faults.toml").read_text(encoding="utf-8"))["fault"]
 
 
 def problems_of(fault: dict[str, Any], version: str, source: Path) -> list[str]:
-    """What keeps a fault from being applied to a source tree."""
+    """Return the reasons why a fault cannot be applied to a source tree."""
     if version not in fault:
-        return [f"{fault['id']}: there is no text for the version {version!r}"]
+        return [f"{fault['id']}: no entry for the version {version!r}"]
     where = fault[version]
     missing = [name for name in (where["file"], *where["tests"]) if not (source / name).is_file()]
     if missing:
-        return [f"{fault['id']}: there is no {name}" for name in missing]
+        return [f"{fault['id']}: {name} does not exist" for name in missing]
     found = (source / where["file"]).read_text(encoding="utf-8").count(where["old"])
-    return [] if found == 1 else [f"{fault['id']}: its text stands {found} times in {where['file']}"]
+    return [] if found == 1 else [f"{fault['id']}: the text occurs {found} times in {where['file']}"]
 
 
 def copy_of(source: Path) -> Path:
-    """A scratch copy of a source tree."""
+    """Copy a source tree to a temporary folder."""
     target = Path(tempfile.mkdtemp(prefix="mutations-")) / "copy"
     shutil.copytree(source, target, ignore=shutil.ignore_patterns(*LEFT_OUT), symlinks=True)
     return target
 
 
 def run_tests(copy: Path, python: str, *arguments: str, limit: float | None = MOST) -> tuple[int, str]:
-    """Exit code of pytest in a copy, and the first test that failed."""
+    """Run pytest in a copy; return its exit code and the first test that failed."""
     data = os.environ.get("EVERGRAPH_DATA") or str(ROOT.parent / "shared" / "data")
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join(str(copy / part) for part in ("src", "paper/src")),
@@ -70,7 +70,7 @@ def run_tests(copy: Path, python: str, *arguments: str, limit: float | None = MO
             call, cwd=copy, env=environment, capture_output=True, text=True, timeout=limit, check=False
         )
     except subprocess.TimeoutExpired:
-        return 1, f"no end within {limit} seconds"
+        return 1, f"not finished after {limit} seconds"
     failed = [
         line.split(" - ")[0].split(" ", 1)[1]
         for line in done.stdout.splitlines()
@@ -80,7 +80,7 @@ def run_tests(copy: Path, python: str, *arguments: str, limit: float | None = MO
 
 
 def try_fault(fault: dict[str, Any], version: str, copy: Path, python: str, *, quick: bool) -> dict[str, Any]:
-    """Whether the tests notice a fault, and by which test."""
+    """Insert a fault, run the tests and return the result."""
     where, start = fault[version], time.monotonic()
     path = copy / where["file"]
     text = path.read_text(encoding="utf-8")
@@ -101,7 +101,7 @@ def try_fault(fault: dict[str, Any], version: str, copy: Path, python: str, *, q
 
 
 def write_table(faults: list[dict[str, Any]], results: dict[str, dict[str, Any]]) -> None:
-    """Write the results as a page."""
+    """Write the results as a Markdown page."""
 
     def caught(version: str) -> str:
         found = [results.get(fault["id"], {}).get(version) for fault in faults]
@@ -109,7 +109,7 @@ def write_table(faults: list[dict[str, Any]], results: dict[str, dict[str, Any]]
         return f"{number} of {sum(one is not None for one in found)}"
 
     lines = [
-        "# Faults and whether the tests notice them",
+        "# Faults that the tests catch",
         "",
         "Written by `make mutations` from `faults.toml`. Before: version 0.1. After: this code with its fast suite.",
         f"Caught before: {caught('before')}; after: {caught('after')}.",
@@ -124,18 +124,20 @@ def write_table(faults: list[dict[str, Any]], results: dict[str, dict[str, Any]]
 
 
 def main() -> int:
-    """Try the faults; the exit code is 1 if one survives."""
+    """Try the faults; return 1 if one survives."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--version", choices=("before", "after"), default="after", help="which texts to replace")
-    parser.add_argument("--source", type=Path, default=ROOT, help="the code to break, in a copy")
-    parser.add_argument("--python", default=sys.executable, help="of an environment with what the tests need")
-    parser.add_argument("--only", nargs="+", default=[], metavar="ID", help="some faults instead of all")
-    parser.add_argument("--missing", action="store_true", help="only faults that have not been caught so far")
-    parser.add_argument("--jobs", type=int, default=2, help="faults at a time")
     parser.add_argument(
-        "--quick", action="store_true", help="leave out the run without faults, and the whole suite for survivors"
+        "--version", choices=("before", "after"), default="after", help="version of the texts to replace"
     )
-    parser.add_argument("--check", action="store_true", help="only look whether each text is there")
+    parser.add_argument("--source", type=Path, default=ROOT, help="folder of the code; it is copied first")
+    parser.add_argument("--python", default=sys.executable, help="interpreter of an environment that can run the tests")
+    parser.add_argument("--only", nargs="+", default=[], metavar="ID", help="try only these faults")
+    parser.add_argument("--missing", action="store_true", help="try only faults that were not caught so far")
+    parser.add_argument("--jobs", type=int, default=2, help="number of faults to try in parallel")
+    parser.add_argument(
+        "--quick", action="store_true", help="skip the run without faults, and the whole suite for survivors"
+    )
+    parser.add_argument("--check", action="store_true", help="only check that each text occurs exactly once")
     given = parser.parse_args()
     faults, kept = read_faults(), FOLDER / "results.json"
     results: dict[str, dict[str, Any]] = json.loads(kept.read_text()) if kept.exists() else {}
@@ -157,7 +159,7 @@ def main() -> int:
     if not given.quick:
         code, test = run_tests(first, given.python, f"-n{given.jobs}", *tests, limit=None)
     if code:
-        print(f"Without any fault, a test fails: {test}")
+        print(f"A test fails without any fault: {test}")
         return 2
     copies: SimpleQueue[Path] = SimpleQueue()
     for copy in [first, *(copy_of(first) for _ in range(given.jobs - 1))]:
@@ -173,7 +175,7 @@ def main() -> int:
     with ThreadPoolExecutor(given.jobs) as pool:
         for fault, found in pool.map(one, chosen):
             print(f"{fault['id']}: {found['result']} ({found['seconds']} s) {found['by']}", flush=True)
-            results = json.loads(kept.read_text()) if kept.exists() else {}  # another run may have written meanwhile
+            results = json.loads(kept.read_text()) if kept.exists() else {}  # another run may have written to it
             results.setdefault(fault["id"], {})[given.version] = found
             kept.write_text(json.dumps(results, indent=1) + "\n")
             write_table(faults, results)

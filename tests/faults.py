@@ -1,4 +1,4 @@
-"""Things that go wrong with a disk, at a chosen call: used by `test_disk`, and run by it as a process of its own."""
+"""Failures of the file system at a chosen call; tests import this file and also run it as a separate process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CALLS = ["fsync", "open", "replace", "mkdir", "rmdir", "unlink", "scandir", "lis
 
 
 def graph(vertices: int, *, about: str) -> EvolvingGraph:
-    """A graph with every kind of array in it."""
+    """Build a graph with every kind of array."""
     rows = range(vertices)
     return EvolvingGraph.build(
         {
@@ -39,7 +39,7 @@ def graph(vertices: int, *, about: str) -> EvolvingGraph:
 class Faults:
     """Count the calls to the file system, writes included, and do something before the n-th of them.
 
-    Syncing is only counted, for it takes long and no process can see the difference.
+    Syncing is only counted, because it is slow and has no effect that a process could observe.
     """
 
     def __init__(self, at: int, what: Callable[[], Any]) -> None:
@@ -51,7 +51,7 @@ class Faults:
             real = (lambda _: None) if name == "fsync" else getattr(os, name)
             self._patches.append(mock.patch.object(os, name, self._counted(real)))
         opened = self._counted(io.open)
-        # SQLite makes its own calls: here it is before a commit and after it, elsewhere a process is really killed.
+        # SQLite's own calls are not counted: here a fault is before or after a commit; other tests kill processes.
         commit = records.commit
         self._patches.append(mock.patch.object(records, "commit", lambda connection: self._around(commit, connection)))
         for name in ("insert", "delete"):
@@ -90,14 +90,14 @@ def _method(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _File:
-    """A file whose n-th write is cut in the middle."""
+    """A file whose n-th write stops in the middle."""
 
     def __init__(self, faults: Faults, file: Any) -> None:
         self.faults, self.file, self.writes = faults, file, 0
 
     def write(self, data: Any) -> int:
         self.writes += 1
-        # A text file is written in hundreds of little pieces, one after the other into a buffer: some will do.
+        # A text file is written in hundreds of small pieces into a buffer: a few of them are enough.
         if (self.writes < 5 or self.writes % 50 == 0) and self.faults.tick():
             self.file.write(data[: len(data) // 2])
             self.file.flush()
@@ -116,7 +116,7 @@ class _File:
 
 
 def kill_at_every_call(root: Path, *, existing: bool) -> None:
-    """Save into one folder after the other, each time in a process that is killed at a later call."""
+    """Save into one folder after the other, each time in a process that is killed one call later."""
     old, new = graph(3, about="old"), graph(4, about="new")
     with mock.patch.object(os, "fsync"):
         old.save(root / "old")
@@ -132,12 +132,12 @@ def kill_at_every_call(root: Path, *, existing: bool) -> None:
                 new.save(folder, replace=True)
             os._exit(0)
         _, status = os.waitpid(child, 0)
-        if os.WIFEXITED(status):  # it came through, or broke down in a way that the test will see
+        if os.WIFEXITED(status):  # it finished, or failed in a way that the test detects
             sys.exit(os.WEXITSTATUS(status))
 
 
 def save_again_and_again(folder: Path, times: int) -> None:
-    """Replace a graph by another, many times."""
+    """Replace a graph by another many times."""
     graphs = [graph(size, about="old") for size in (3, 60)]
     with mock.patch.object(os, "fsync"):
         for turn in range(times):
@@ -145,7 +145,7 @@ def save_again_and_again(folder: Path, times: int) -> None:
 
 
 def save_with_little_room(folders: list[Path]) -> None:
-    """Save where no file may have more than 20,000 bytes; prints what comes of it."""
+    """Save with a limit of 20,000 bytes per file, and print the result."""
     import resource
 
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))

@@ -1,4 +1,4 @@
-"""The scripts beside the package, as modules."""
+"""Import of the files in ``scripts`` as modules."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "scripts"
 
 
 def script(name: str) -> ModuleType:
-    """A module of the folder ``scripts``, which is no package, by its name; imported once."""
+    """Import a file of the folder ``scripts``, which is not a package, once."""
     known = f"scripts_{name}"
     if known not in sys.modules:
         spec = importlib.util.spec_from_file_location(known, FOLDER / f"{name}.py")

@@ -25,7 +25,7 @@ Id = str | int
 
 @dataclass(frozen=True)
 class Tables:
-    """What a user would give to `EvolvingGraph.build`."""
+    """Arguments of `EvolvingGraph.build`."""
 
     vertices: dict[str, list[Any]]
     edges: dict[str, list[Any]]
@@ -44,12 +44,12 @@ class Tables:
         )
 
     def before(self, time: int) -> tuple[Tables, Tables]:
-        """What there is before a time, and the rest."""
+        """Split into vertices before a time and the rest."""
         old = [row for row, at in enumerate(self.vertices["time"]) if at < time]
         return self.divide(old)
 
     def divide(self, old: list[int]) -> tuple[Tables, Tables]:
-        """Some vertices with the edges among them, and the rest."""
+        """Split into some vertices with the edges among them and the rest."""
         ids, ends = self.vertices["id"], list(zip(self.edges["source"], self.edges["target"], strict=True))
         known = {ids[row] for row in old}
         inside = [row for row, pair in enumerate(ends) if known.issuperset(pair)]
@@ -59,7 +59,7 @@ class Tables:
 
 @dataclass(frozen=True)
 class Model:
-    """The same graph as a person would write it down."""
+    """The same graph as plain dicts, the reference for comparisons."""
 
     times: dict[Id, int]
     labels: dict[Id, str | None]
@@ -123,7 +123,7 @@ def _inputs_of(tables: Tables, row: int) -> dict[str, float]:
 
 
 def model_of(graph: EvolvingGraph | Window) -> Model:
-    """A graph or a window read back through what it offers to everyone."""
+    """Convert a graph or a window by its public attributes."""
     ids = graph.ids.tolist()
     source, target, times = graph.links.ends()
     if times is None:
@@ -150,7 +150,7 @@ def _inputs_in(graph: EvolvingGraph | Window) -> list[dict[str, float]]:
 
 
 def abc(**columns: Any) -> dict[str, Any]:
-    """Columns of three vertices a, b and c of the years 1, 2 and 3."""
+    """Return the columns of three vertices a, b and c with times 1, 2 and 3."""
     return {"id": ["a", "b", "c"], "time": [1, 2, 3]} | columns
 
 
@@ -179,7 +179,7 @@ def arrays_of(graph: EvolvingGraph) -> dict[str, Any]:
 
 
 def assert_equal(left: EvolvingGraph, right: EvolvingGraph) -> None:
-    """Two graphs are equal in every name, every type and every entry of every array."""
+    """Assert that two graphs have the same names, and arrays of the same types and values."""
     assert left.ids.tolist() == right.ids.tolist()
     assert left.class_names == right.class_names
     assert left.axis == right.axis

@@ -1,4 +1,4 @@
-"""Small random graphs, and the models written out with dense matrices in double precision to compare with."""
+"""Small random graphs, and reference models with dense matrices in double precision."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from evergraph.nn import GAT, GCN, MLP, SGC, Batch, Draw, GraphSAGE, JKNet, Mode
 
 KERNELS = ["numba", "torch"]
 
-# Hidden layers that are narrower and wider than what they read: layers choose the side on which to sum.
+# Hidden layers narrower and wider than their input, because layers sum on the narrower side.
 MODELS: list[Model] = [
     *(MLP(hidden=6, layers=layers) for layers in (1, 2, 3)),
     *(GCN(hidden=6, layers=layers) for layers in (1, 2, 3)),
@@ -34,7 +34,7 @@ MODELS: list[Model] = [
 
 
 def assert_close(ours: Tensor, expected: Tensor, scale: float = 0.0, tolerance: float = 1e-5) -> None:
-    """The error is small beside the largest entry; a ``scale`` is for entries in which larger ones cancel."""
+    """Assert that the error is small relative to the largest entry, or to ``scale`` where larger terms cancel."""
     assert ours.shape == expected.shape
     if not expected.numel():
         return
@@ -48,7 +48,7 @@ def assert_close(ours: Tensor, expected: Tensor, scale: float = 0.0, tolerance: 
 
 @dataclass(frozen=True)
 class Case:
-    """A graph and what else an operation takes, all from a few numbers."""
+    """A graph and the other arguments of an operation, generated from a few numbers."""
 
     n: int
     edges: frozenset[tuple[int, int]]
@@ -67,7 +67,7 @@ class Case:
 
     @cached_property
     def adjacency(self) -> Tensor:
-        """Who is whose neighbour, everybody their own."""
+        """Neighbours of each vertex, including itself."""
         matrix = torch.eye(self.n, dtype=torch.bool)
         for one, other in self.edges:
             matrix[one, other] = matrix[other, one] = True
@@ -75,7 +75,7 @@ class Case:
 
     @cached_property
     def weighted_adjacency(self) -> Tensor:
-        """The weight of each entry, which the other direction need not have."""
+        """The weight of each entry; the two directions may differ."""
         weights = self.normal(self.n, self.n) if self.weighted else torch.ones(self.n, self.n)
         return (weights * self.adjacency).double()
 
@@ -99,7 +99,7 @@ class Case:
         return replace(found, weights=self.weighted_adjacency[self.adjacency].float())
 
     def attention_mask(self, keep: Tensor, heads: int, rows: int) -> Tensor:
-        """Bytes for the entries of the first rows as [row, neighbour, head]."""
+        """Return the bytes for the entries of the first rows as [row, neighbour, head]."""
         mask = torch.zeros(rows, self.n, heads, dtype=torch.float64)
         mask[self.adjacency[:rows]] = keep.double().view(-1, heads)
         return mask
@@ -121,7 +121,7 @@ def cases(draw: st.DrawFn, *, weighted: bool = True) -> Case:
 
 
 def fixed(rows: int = 14, n: int = 14, edges: int = 20, seed: int = 3) -> Case:
-    """A graph of some size whose last vertex, and maybe others, is isolated."""
+    """Return a graph whose last vertex, and perhaps others, is isolated."""
     rng = np.random.default_rng(seed)
     pairs = rng.integers(0, n - 1, (edges, 2)).tolist()
     return Case(n, frozenset((one, other) for one, other in pairs), rows=rows, seed=seed)
@@ -131,7 +131,7 @@ def fixed(rows: int = 14, n: int = 14, edges: int = 20, seed: int = 3) -> Case:
 
 
 def features(case: Case, columns: int, *, stored: str, kernels: Any) -> Tensor | SparseMatrix:
-    """Features of which two in three are zero, one of them stored as such."""
+    """Return features of which two in three are zero, one of them stored explicitly."""
     values = case.normal(case.n, columns)
     values[torch.rand(case.n, columns, generator=case.generator) < 2 / 3] = 0
     if stored == "dense":
@@ -150,7 +150,7 @@ def batch_of(case: Case, x: Tensor | SparseMatrix, kernels: Any) -> Batch:
 
 
 def parameters(model: Model, inputs: int, outputs: int, *seed: int) -> dict[str, Tensor]:
-    """Drawn parameters whose biases are not zero either."""
+    """Draw parameters whose biases are not zero."""
     p = model.parameters(inputs, outputs, Draw(1, *seed))
     draw = Draw(2, *seed)
     return {name: draw.normal(*value.shape, deviation=1) if "bias" in name else value for name, value in p.items()}
@@ -161,7 +161,7 @@ def dropped(x: Tensor, p: float, noise: Noise | None) -> Tensor:
 
 
 def dropped_features(x: Tensor | SparseMatrix, p: float, noise: Noise | None) -> Tensor:
-    """Of sparse features, bytes are drawn for the stored entries only."""
+    """Apply dropout; for sparse features, bytes are drawn for the stored entries only."""
     if isinstance(x, Tensor) or noise is None:
         return dropped(dense(x), p, noise)
     places = (x.values.numpy(), x.pattern.indices.numpy(), x.pattern.indptr.numpy())
@@ -174,7 +174,7 @@ def dropped_features(x: Tensor | SparseMatrix, p: float, noise: Noise | None) ->
 def expected(
     model: Model, p: dict[str, Tensor], case: Case, x: Tensor | SparseMatrix, noise: Noise | None
 ) -> tuple[Tensor, Tensor | None]:
-    """Logits, and the vectors below the output layer (None where there is no layer below): the definition, literally."""
+    """Return logits and the vectors below the output layer (None if there is no layer below), by definition."""
     forward: dict[type, Callable[..., tuple[Tensor, Tensor | None]]] = {
         MLP: _mlp,
         GCN: _gcn,
@@ -237,7 +237,7 @@ def _sgc(model, p, case, x, noise):
 
 
 def dense_attention(case, z, left, right, rows, slope, keep=None):
-    """``z`` is [n, heads, width], the scores [n, heads]; ``keep`` [rows, n, heads] is scaled already."""
+    """``z`` is [n, heads, width], the scores [n, heads]; ``keep`` [rows, n, heads] is already scaled."""
     score = torch.nn.functional.leaky_relu(left[None] + right[:rows, None], slope)
     share = score.masked_fill(~case.adjacency[:rows, :, None], -torch.inf).softmax(1)
     return torch.einsum("ijh,jhk->ihk", share if keep is None else share * keep, z)

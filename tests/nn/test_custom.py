@@ -18,7 +18,7 @@ N = 6  # the last vertex is isolated
 
 
 class Sum(nn.Module):
-    """Two linear maps with a sum over neighbours between them, dropout and maybe batch normalisation."""
+    """Two linear maps with a sum over neighbours between them, dropout and optional batch normalisation."""
 
     def __init__(self, inputs: int, hidden: int = 7, *, dropout: float = 0.0, norm: bool = False) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ def batch_of(width: int = 5, *, stored: str = "dense", rows: int = 4) -> Batch:
 
 
 def loaded(module: nn.Module, p: dict[str, Tensor]) -> nn.Module:
-    """A module that holds the parameters of a dict."""
+    """Return a module with the parameters of a dict."""
     state = {
         name.split(".", 1)[1]: value.detach() for name, value in p.items() if name.startswith(("module.", "buffer."))
     }
@@ -184,7 +184,7 @@ def test_an_outer_part_has_the_last_word_on_its_inner_ones() -> None:
 
 
 class Bare(nn.Module):
-    """Has a parameter that nothing draws."""
+    """A module with a parameter that no method draws."""
 
     def __init__(self, inputs: int = 5) -> None:
         super().__init__()
@@ -200,7 +200,10 @@ def test_a_parameter_that_nothing_draws_needs_a_function() -> None:
             self.inner.reset_parameters()
 
     for module in (Bare(), Forgetful(), nn.Sequential(Bare())):
-        with pytest.raises(InputError, match=r"reset_parameters method of the module draws the parameter '(0\.)?weight'.*Give a function"):
+        with pytest.raises(
+            InputError,
+            match=r"reset_parameters method of the module draws the parameter '(0\.)?weight'.*give a function",
+        ):
             Custom(module).parameters(5, 2, Draw(0))
     one, other = (Custom(Bare).parameters(5, 2, Draw(seed))["module.weight"] for seed in (0, 1))
     assert not torch.equal(one, other)
@@ -265,7 +268,7 @@ def test_buffers_are_in_the_dict_and_move_in_training_only() -> None:
         torch.testing.assert_close(p[f"buffer.{name}"], value)
     expected.eval()
     torch.testing.assert_close(model.forward(p, batch, None)[1], expected(batch.x, batch.graph.edge_index))
-    # Fresh ones are as at the beginning, and those of a dict can be carried over.
+    # New ones equal the initial ones, and those of a dict can be carried over.
     assert model.parameters(5, 2, Draw(0))["buffer.norm.num_batches_tracked"].item() == 0
     assert carry_over(p, model.parameters(5, 3, Draw(1)))["buffer.norm.num_batches_tracked"].item() == 1
     assert count_parameters(model, 5, 2) == 5 * 7 + 7 + 2 * 7 + 7 * 4 + 4 + 4 * 2 + 2
@@ -327,7 +330,7 @@ def test_project_reads_sparse_features_as_dense_ones(given: Any) -> None:
 
 
 def wider(batch: Batch) -> Batch:
-    """The same features and two more, which are zero."""
+    """Return the same features and two more, which are zero."""
     return Batch(nn.functional.pad(batch.x, (0, 2)), batch.graph, batch.rows, batch.targets)
 
 
@@ -340,7 +343,7 @@ def test_new_features_and_classes_leave_old_logits_alone(given: Any, project: in
     after, _ = model.forward(grown, wider(batch), None)
     torch.testing.assert_close(after[:, :2], before)
     assert after.shape == (4, 3)
-    torch.testing.assert_close(model.forward(old, batch, None)[0], before)  # the older width can still be asked
+    torch.testing.assert_close(model.forward(old, batch, None)[0], before)  # the older width still works
 
 
 def test_a_module_that_shrinks_cannot_be_carried_over() -> None:
@@ -361,7 +364,7 @@ def test_a_module_of_another_width_is_refused_with_the_ways_out() -> None:
 
 
 class Returns(nn.Module):
-    """Returns what a function makes of the features."""
+    """A module that applies a function to the features."""
 
     def __init__(self, function: Any) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""IsoMax+: distances against plain numpy, the loss against torch's, and a life with them."""
+"""IsoMax+: distances compared with numpy, the loss with torch's, and learning over several tasks."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def brute_force(vectors: Any, prototypes: Any, scale: float) -> np.ndarray:
-    """The definition, number by number; a vector of zeros stays one."""
+    """Compute logits by definition; a vector of zeros stays zero."""
     found = np.empty((len(vectors), len(prototypes)))
     for row, vector in enumerate(np.asarray(vectors, np.float64)):
         for column, prototype in enumerate(np.asarray(prototypes, np.float64)):
@@ -97,13 +97,13 @@ def test_logits_are_those_of_the_formula(
     assert (single <= 0).all()
     assert (single >= -2 * abs(scale) * (1 + 1e-6)).all()
     if n > 4:
-        assert np.allclose(exact[2], -abs(scale))  # no direction: as far from all
+        assert np.allclose(exact[2], -abs(scale))  # a vector of zeros has the same distance to all
         assert exact[3, 0] == 0
         assert exact[4, -1].item() == pytest.approx(-2 * abs(scale))
 
 
 def test_small_distances_keep_their_digits() -> None:
-    """As the root of 2 - 2 cos they would be wrong by some 1e-4 in single precision."""
+    """The root of 2 - 2 cos would have errors of about 1e-4 in single precision."""
     angle = 1e-5
     vector, prototype = torch.tensor([[math.cos(angle), math.sin(angle)]]), torch.tensor([[1.0, 0.0]])
     assert distance_logits(vector, prototype, torch.ones(1)).item() == pytest.approx(-angle, rel=1e-3)
@@ -153,11 +153,11 @@ def test_gradients_are_the_numerical_ones(scale: float, classes: int) -> None:
 @pytest.mark.parametrize("tiny", [0.0, 1e-30, 1e-13])
 def test_gradients_are_finite_where_there_is_no_direction_or_no_distance(dtype: torch.dtype, tiny: float) -> None:
     vectors, prototypes = normal(5, WIDTH, dtype=dtype), normal(4, WIDTH, seed=1, dtype=dtype)
-    vectors[0] *= tiny  # 0 or nearly so
-    vectors[1] = prototypes[1]  # no distance
-    vectors[2] = -prototypes[1]  # the largest
+    vectors[0] *= tiny  # 0 or almost 0
+    vectors[1] = prototypes[1]  # distance 0
+    vectors[2] = -prototypes[1]  # the largest distance
     prototypes[2] *= tiny
-    prototypes[3] = prototypes[0]  # two of one kind
+    prototypes[3] = prototypes[0]  # two equal prototypes
     scale = torch.ones(1, dtype=dtype)
     given = [value.requires_grad_() for value in (vectors, prototypes, scale)]
     targets = torch.tensor([0, 1, 2, 3, 2])
@@ -166,7 +166,7 @@ def test_gradients_are_finite_where_there_is_no_direction_or_no_distance(dtype: 
     assert loss.isfinite()
     for value in given:
         assert value.grad.isfinite().all()
-        # Nor is any huge: Adam would remember it for as long as the task lasts.
+        # None is huge, because it would distort Adam's moments until the end of the task.
         assert value.grad.abs().max() < 100
     assert not vectors.grad[0].any()
     assert not prototypes.grad[2].any()
@@ -197,7 +197,7 @@ def test_a_step_and_its_gradients_are_those_of_dense_matrices(inner: Model, kern
 
         below = {name.removeprefix("model."): value for name, value in exact.items() if name.startswith("model.")}
         vectors, _ = expected(inner, below, case, x, Noise(5) if training else None)
-        # Attention without a bias, of whose neighbours all are dropped, is a vector of zeros: that stays as it is.
+        # Attention without a bias is a vector of zeros if all neighbours are dropped; it stays zero.
         there = vectors.detach().any(1, keepdim=True)
         lengths = torch.where(there, vectors, 1).square().sum(1, keepdim=True).sqrt()
         units = [torch.where(there, vectors, 0) / lengths, F.normalize(exact["prototypes"])]
@@ -208,7 +208,7 @@ def test_a_step_and_its_gradients_are_those_of_dense_matrices(inner: Model, kern
         logits.backward(gradient := case.normal(9, 4))
         reference.backward(gradient.double())
         for name, value in exact.items():
-            # In those of attention vectors much cancels: beside that of their layer's weight.
+            # In the gradients of attention vectors much cancels: compare with the gradient of their layer's weight.
             layer = f"{name.rpartition('.')[0]}.weight"
             end = name.endswith((".left", ".right"))
             scale = float(exact[layer].grad.abs().max()) if end else 0.0
@@ -327,7 +327,11 @@ def test_score_decision_and_probabilities() -> None:
     logits = torch.tensor([[-0.25, -1.5], [-1.5, -0.5], [-0.75, -0.75]])
     outputs = Outputs(logits)
     assert IsoMax().decide(outputs, {}).score.tolist() == [0.25, 0.5, 0.75]
-    assert IsoMax(0.5).decide(outputs, {}).flagged.tolist() == [False, False, True]  # at the threshold is not above it
+    assert IsoMax(0.5).decide(outputs, {}).flagged.tolist() == [
+        False,
+        False,
+        True,
+    ]  # a score equal to the threshold is not above it
     assert IsoMax(0.25).decide(outputs, {}).flagged.tolist() == [False, True, True]
     assert not IsoMax().decide(outputs, {}).flagged.any()
     assert IsoMax(0).decide(outputs, {}).flagged.all()
@@ -340,7 +344,7 @@ def test_score_decision_and_probabilities() -> None:
 
 @pytest.mark.parametrize("classes", [2, 4, 30])
 def test_no_probability_is_above_the_bound_that_is_documented(classes: int) -> None:
-    """Reached where a vertex lies on its prototype and all others are opposite."""
+    """The bound is reached if a vertex is at its prototype and all others are opposite."""
     scale = 1.2
     prototypes = torch.tensor([[1.0, 0.0]] + [[-1.0, 0.0]] * (classes - 1))
     clearest = distance_logits(torch.tensor([[2.0, 0.0]]), prototypes, torch.tensor([scale]))
@@ -366,7 +370,7 @@ def test_bad_arguments(arguments: dict[str, float], named: str, fix: str) -> Non
         IsoMax(**arguments)
 
 
-def test_one_way_to_say_no_threshold() -> None:
+def test_no_threshold_has_one_spelling() -> None:
     assert IsoMax(math.inf) == IsoMax()
     assert repr(IsoMax(np.float32(1), scale=5)) == "IsoMax(threshold=1.0, scale=5.0)"
 
@@ -381,7 +385,7 @@ def learner(model: Model | None = None, threshold: float | None = None, **settin
     return LifelongLearner(IsoMaxOutputs(below), IsoMax(threshold), **{"steps": 50, **settings})
 
 
-def test_a_life() -> None:
+def test_learning_over_several_tasks() -> None:
     one, baseline = learner(), LifelongLearner(MostFrequent())
     scores, base, known = [], [], []
     for task in tasks(GRAPH, history=3):
@@ -399,7 +403,7 @@ def test_a_life() -> None:
     assert sorted(set(known)) == [4, 5]
     assert np.mean([score.accuracy for score in scores]) > 0.75
     assert np.mean([score.accuracy for score in scores]) > np.mean([score.accuracy for score in base]) + 0.2
-    assert np.nanmean([score.auroc for score in scores]) > 0.7  # the vertices of the new class when it came
+    assert np.nanmean([score.auroc for score in scores]) > 0.7  # the vertices of the new class at its birth
     assert one.weights_["scale"].item() != 1
 
 
@@ -500,14 +504,14 @@ def test_leaving_unused_words_out_of_training_changes_no_bit(model: Model, monke
         for task in tasks(graph, 1, first=2):
             decisions = one.adapt(task).predict(task)
         found.append((decisions.score, one.weights_))
-    assert len([part for part in parts if part is not None]) >= 2  # or there was nothing to compare
+    assert len([part for part in parts if part is not None]) >= 2  # otherwise there is nothing to compare
     np.testing.assert_array_equal(found[0][0], found[1][0])
     assert all(torch.equal(value, found[1][1][name]) for name, value in found[0][1].items())
 
 
 @every_model
 def test_one_class_or_one_vertex_or_nothing_to_read(model: Model) -> None:
-    """Without features and with biases that start at 0 (GCN, SGC), vectors are of zeros at first."""
+    """Without features and with biases that start at 0 (GCN, SGC), vectors are zero at first."""
     for labels, width in ((["x", "x", "x", "y"], 3), (["x", "y"], 3), (["x", "y", "x", "y"], 0)):
         n = len(labels)
         values = np.eye(n, max(width, 1), dtype=np.float32) * bool(width)
@@ -521,7 +525,7 @@ def test_one_class_or_one_vertex_or_nothing_to_read(model: Model) -> None:
         assert all(value.isfinite().all() for value in one.weights_.values())
 
 
-def test_features_that_are_not_numbers_are_told() -> None:
+def test_features_that_are_nan_are_reported() -> None:
     class Broken(MLP):
         def forward(self, p: Any, batch: Any, noise: Any) -> tuple[Tensor, Tensor]:
             vectors, hidden = super().forward(p, batch, noise)
@@ -532,7 +536,7 @@ def test_features_that_are_not_numbers_are_told() -> None:
 
 
 class Net(torch.nn.Module):
-    """With buffers, which are not trained but must be kept."""
+    """The module has buffers, which are not trained but must be saved."""
 
     def __init__(self, inputs: int) -> None:
         super().__init__()
@@ -569,7 +573,7 @@ def test_descriptions_and_back() -> None:
 
 
 @pytest.mark.parametrize("model", [GraphSAGE(hidden=16), GraphSAINT(JKNet(hidden=4), sampler="node", size=50)])
-def test_a_loaded_learner_goes_on_as_if_nothing_had_happened(tmp_path: Path, model: Model) -> None:
+def test_a_loaded_learner_continues_with_the_same_numbers(tmp_path: Path, model: Model) -> None:
     one = LifelongLearner(IsoMaxOutputs(model, width=12), IsoMax(0.9, scale=8.0), steps=4)
     first, *later = tasks(GRAPH, history=3)
     one.adapt(first).save(tmp_path / "learner")

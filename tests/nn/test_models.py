@@ -1,4 +1,4 @@
-"""The models against PyTorch Geometric and against dense matrices, their parameters, and how these grow."""
+"""Models compared with PyTorch Geometric and with dense matrices; their parameters and their growth."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from tests.nn.cases import (
 
 INPUTS, OUTPUTS = 10, 4
 KINDS = [MLP, GCN, GraphSAGE, GAT, SGC, JKNet]
-LONELY = Case(12, frozenset(), rows=12)  # no edges: each vertex is its own mean, and has all attention
+LONELY = Case(12, frozenset(), rows=12)  # no edges: each vertex is its own mean and gets all its attention
 
 both_kernels = pytest.mark.parametrize("kernels", KERNELS)
 however_stored = pytest.mark.parametrize("stored", ["dense", "sparse"])
@@ -58,7 +58,7 @@ every_kind = pytest.mark.parametrize("model", [kind() for kind in KINDS], ids=la
 
 @pytest.fixture(autouse=True, scope="module")
 def one_thread() -> Iterator[None]:
-    """Matrices as small as these only wait for a second thread, for long where other programs keep it busy."""
+    """Use one thread, which is faster for small matrices."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -70,7 +70,7 @@ def with_gradients(p: dict[str, Tensor], dtype: torch.dtype = torch.float32) -> 
 
 
 def assert_gradients_close(ours: dict[str, Tensor], exact: dict[str, Tensor]) -> None:
-    """Those of attention vectors beside that of their layer's weight, for in them much of it cancels."""
+    """Compare gradients of attention vectors with their layer's weight, because much cancels in them."""
     assert ours.keys() == exact.keys()
     for name, value in exact.items():
         layer, _, end = name.partition(".")
@@ -87,14 +87,14 @@ def gradients(p: dict[str, Tensor]) -> dict[str, Tensor]:
 
 @pytest.fixture(scope="module")
 def pyg() -> Any:
-    """The layers of PyTorch Geometric; they take long to import, so only for those who need them."""
+    """Import the layers of PyTorch Geometric, which takes long, only for the tests that need them."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what it says to itself meanwhile
+        warnings.simplefilter("ignore")  # warnings of its own imports
         return pytest.importorskip("torch_geometric.nn")
 
 
 def copied(layer: Any, **weights: Tensor) -> Any:
-    """A layer with these weights, in double precision."""
+    """Return a layer with these weights, in double precision."""
     layer = layer.double()
     with torch.no_grad():
         for name, value in weights.items():
@@ -104,13 +104,13 @@ def copied(layer: Any, **weights: Tensor) -> Any:
 
 
 def theirs(pyg: Any, model: Any, p: dict[str, Tensor], case: Case, x: Tensor) -> Tensor:
-    """Logits of all vertices by the layers of PyTorch Geometric."""
+    """Return the logits of all vertices from the layers of PyTorch Geometric."""
     looped = case.adjacency.nonzero().T.flip(0)
     edges = looped[:, looped[0] != looped[1]]
 
     def sage(layer: int, h: Tensor) -> Tensor:
         own, near = p[f"{layer}.self.weight"], p[f"{layer}.neighbours.weight"]
-        bias = p[f"{layer}.self.bias"] + p[f"{layer}.neighbours.bias"]  # theirs has one for both
+        bias = p[f"{layer}.self.bias"] + p[f"{layer}.neighbours.bias"]  # PyTorch Geometric has one for both
         made = copied(
             pyg.SAGEConv(*own.shape, aggr="mean"), lin_l__weight=near.T, lin_l__bias=bias, lin_r__weight=own.T
         )
@@ -234,7 +234,7 @@ def test_parameter_counts_by_formula(layers: int, out_heads: int) -> None:
 
 
 def assert_uniform(values: Tensor, limit: float) -> None:
-    """Between the limits, up to them, and as spread out as uniform draws are."""
+    """Assert that values are within the limits, reach them, and have the spread of a uniform distribution."""
     n = values.numel()
     assert float(values.abs().max()) <= limit
     assert float(values.max()) > limit * (1 - 20 / n)
@@ -275,9 +275,7 @@ def test_fresh_weights_of_gat() -> None:
     assert_normal(p["0.weight"], math.sqrt(2) * math.sqrt(2 / (60 + 1200)))
     assert_normal(p["1.weight"], math.sqrt(2) * math.sqrt(2 / (1200 + 1800)))
     for end in ("left", "right"):
-        assert_normal(
-            p[f"0.{end}"], math.sqrt(2) * math.sqrt(2 / (31 * 40))
-        )  # as torch has it for the shape (1, 30, 40)
+        assert_normal(p[f"0.{end}"], math.sqrt(2) * math.sqrt(2 / (31 * 40)))  # as in torch for the shape (1, 30, 40)
         assert_normal(p[f"1.{end}"], math.sqrt(2) * math.sqrt(2 / (21 * 90)))
 
 
@@ -316,7 +314,7 @@ def test_a_seed_is_a_draw(model: Model) -> None:
 
 
 def identity(model: Model, width: int) -> dict[str, Tensor]:
-    """Parameters by which each layer hands on what it reads: sums over neighbours aside, nothing else is seen."""
+    """Return parameters with which each layer returns its input, apart from sums over neighbours."""
     p = {name: torch.zeros_like(value) for name, value in model.parameters(width, width, Draw(0)).items()}
     for name, value in p.items():
         if name.endswith("weight") and "neighbours" not in name:
@@ -356,7 +354,7 @@ def test_others_of_one_layer_drop_nothing(model: Model, stored: str, kernels: An
 @both_kernels
 @pytest.mark.parametrize("model", [GCN(hidden=20), MLP(hidden=20), JKNet(hidden=20, layers=1)], ids=repr)
 def test_hidden_layers_are_dropped_once(model: Model, stored: str, kernels: Any) -> None:
-    """Had the features been dropped too, there would be entries of four times the value."""
+    """If the features were dropped too, there would be entries of four times the value."""
     values, x = positive(20, stored, kernels)
     batch, p = batch_of(LONELY, x, kernels), identity(model, 20)
     logits, hidden = model.forward(p, batch, Noise(3, kernels=kernels))
@@ -369,7 +367,7 @@ def test_hidden_layers_are_dropped_once(model: Model, stored: str, kernels: Any)
 
 
 @both_kernels
-def test_graphsage_drops_each_layer_anew(kernels: Any) -> None:
+def test_graphsage_drops_each_layer_with_new_noise(kernels: Any) -> None:
     values, x = positive(20, "sparse", kernels)
     model, noise = GraphSAGE(hidden=20), Noise(3)
     logits, hidden = model.forward(identity(model, 20), batch_of(LONELY, x, kernels), Noise(3, kernels=kernels))
@@ -394,7 +392,7 @@ def test_gat_drops_features_and_attention(stored: str, kernels: Any) -> None:
 
 
 class Recorder(Noise):
-    """Noise that remembers for how many entries it was asked."""
+    """Noise that records the number of entries of each call."""
 
     def __init__(self, *seed: int, kernels: Any = "numba") -> None:
         super().__init__(*seed, kernels=kernels)
@@ -441,7 +439,7 @@ def test_without_noise_nothing_is_dropped(model: Any, kernels: Any) -> None:
 
 @both_kernels
 def test_dropout_before_or_after_the_rectifier_is_the_same(kernels: Any) -> None:
-    """The authors have it before, in the perceptron; we have it after."""
+    """The authors apply it before the rectifier in the perceptron; we apply it after."""
     x = fixed().normal(40, 30)
     one, other = (x.clone().requires_grad_() for _ in range(2))
     before = torch.relu(drop(one, 0.5, Noise(4, kernels=kernels)))
@@ -482,7 +480,7 @@ def test_growth_holds_no_gradients() -> None:
 @every_model
 @however_stored
 def test_old_classes_keep_their_logits(model: Model, stored: str) -> None:
-    """Vertices with none of the new features are seen as before, and known classes are told apart as before."""
+    """Vertices without the new features keep their logits for known classes."""
     case = fixed()
     x = features(case, 6, stored="dense", kernels="numba")
     wider: Any = torch.cat([x, torch.zeros(case.n, 3)], 1)
@@ -491,8 +489,8 @@ def test_old_classes_keep_their_logits(model: Model, stored: str) -> None:
     old = parameters(model, 6, 3, 1)
     grown = carry_over(old, parameters(model, 9, 5, 2))
     if isinstance(model, GAT):
-        # The last layer's attention reads the outputs of all classes, and so of new ones. With no attention to those,
-        # it is that of before; had a known class lost its own (A5 of docs/research/errata.md), it would not be.
+        # The last layer's attention reads the outputs of all classes, including new ones. With zero attention to those,
+        # it must be unchanged; it would not be if a known class lost its own (A5 of docs/research/errata.md).
         for end in ("left", "right"):
             grown[f"{model.layers - 1}.{end}"][:, 3:] = 0
     before, _ = model.forward(old, batch_of(case, x, "numba"), None)
@@ -582,7 +580,7 @@ def test_by_default_each_step_reads_all_and_there_is_no_closed_form(model: Model
 @every_model
 @both_kernels
 def test_nan_in_features_is_not_hidden(model: Model, kernels: Any) -> None:
-    """One NaN at one vertex: its logits are NaN, and those of a vertex that does not hear of it are not."""
+    """One vertex has a NaN: its logits are NaN, and those of an unconnected vertex are not."""
     case = Case(6, frozenset({(0, 1), (1, 2)}), rows=6)
     values = 1 + torch.rand(6, INPUTS, generator=torch.Generator().manual_seed(1))
     values[1, 4] = torch.nan
@@ -605,7 +603,7 @@ def batch_without_features(rows: int) -> Batch:
     return batch_of(replace(LONELY, rows=rows), torch.full((12, 2), torch.nan), "torch")
 
 
-def test_most_frequent_says_the_most_frequent_class_of_everybody() -> None:
+def test_most_frequent_predicts_the_most_frequent_class() -> None:
     model = MostFrequent()
     p = model.closed_form(torch.tensor([2, 7, 0, 1]))
     assert p["shares"].tolist() == pytest.approx([0.2, 0.7, 0, 0.1])

@@ -1,4 +1,4 @@
-"""Operations and their gradients against dense autograd in double precision, the noise, and the threads below them."""
+"""Operations and gradients compared with dense autograd in double precision; noise, threads, memory and Adam."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ fewer = settings(max_examples=30)
 shares = st.sampled_from([0.1, 0.5, 0.9])
 ISOLATED = Case(4, frozenset(), rows=3, width=2, heads=2, weighted=True)
 ALONE = Case(1, frozenset(), rows=1)
-NOTHING_ASKED = Case(3, frozenset({(0, 2)}), rows=0, heads=2)
-EVERYBODY = Case(5, frozenset((i, j) for i in range(5) for j in range(i)), rows=4, heads=3, weighted=True)
+NO_ROWS = Case(3, frozenset({(0, 2)}), rows=0, heads=2)
+COMPLETE = Case(5, frozenset((i, j) for i in range(5) for j in range(i)), rows=4, heads=3, weighted=True)
 LOPSIDED = Case(6, frozenset({(0, 1), (1, 2), (0, 5), (4, 5)}), rows=5, width=1, weighted=True, seed=1)
 
 
 @pytest.fixture(autouse=True, scope="module")
 def one_thread() -> Iterator[None]:
-    """Matrices as small as these only wait for a second thread; the tests of threads ask for them."""
+    """Use one thread, which is faster for small matrices; the tests of threads set their own number."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -43,7 +43,7 @@ def one_thread() -> Iterator[None]:
 
 
 def special(function: Callable[..., Any]) -> Callable[..., Any]:
-    for case in (ISOLATED, ALONE, NOTHING_ASKED, EVERYBODY, LOPSIDED):
+    for case in (ISOLATED, ALONE, NO_ROWS, COMPLETE, LOPSIDED):
         function = example(case)(function)
     return function
 
@@ -51,7 +51,7 @@ def special(function: Callable[..., Any]) -> Callable[..., Any]:
 def assert_same_function(
     ours: Callable[..., Tensor], reference: Callable[..., Tensor], case: Case, *inputs: Tensor, together: bool = False
 ) -> None:
-    """Values and gradients agree; ``together`` measures the errors of all gradients beside the largest of any."""
+    """Assert that values and gradients agree; ``together`` compares all errors with the largest of all gradients."""
     single = [value.clone().requires_grad_() for value in inputs]
     double = [value.double().requires_grad_() for value in inputs]
     out, expected = ours(*single), reference(*double)
@@ -93,7 +93,7 @@ def test_sparse_linear_is_the_dense_one(kernels: Any, biased: bool, values: np.n
 
 
 @both_kernels
-def test_a_weight_that_needs_no_gradient_may_stand_beside_a_bias_that_does(kernels: Any) -> None:
+def test_a_bias_may_need_a_gradient_without_the_weight(kernels: Any) -> None:
     x = SparseMatrix.of(sparse.csr_array(np.float32([[0, 2], [1, 0]])), kernels=kernels)
     bias = torch.zeros(3, requires_grad=True)
     linear(x, torch.ones(2, 3), bias).backward(torch.tensor([[1.0, 2, 3], [10, 20, 30]]))
@@ -175,7 +175,7 @@ def test_neighbours_are_those_of_the_dense_matrix(case: Case) -> None:
 def test_drop_and_relu_drop(kernels: Any, shape: list[int], p: float, seed: int) -> None:
     case = Case(1, frozenset(), 1, seed=seed)
     x = case.normal(*shape)
-    x[torch.rand(shape, generator=case.generator) < 0.2] = 0  # the corner of the rectifier: no gradient there
+    x[torch.rand(shape, generator=case.generator) < 0.2] = 0  # the kink of the rectifier: no gradient there
     keep = Noise(seed).keep(x.numel(), p).view(shape).double() / (1 - p)
 
     def noise() -> Noise:
@@ -243,7 +243,7 @@ def test_attend(kernels: Any, p: float, case: Case) -> None:
         vectors = z.view(case.n, heads, case.width)
         return dense_attention(case, vectors, left, right, rows, 0.2, keep).flatten(1)
 
-    # The gradients of the scores of a row cancel where all of them have the same sign.
+    # The gradients of the scores of a row cancel if all of them have the same sign.
     inputs = [case.normal(case.n, heads * case.width), case.normal(case.n, heads), case.normal(case.n, heads)]
     assert_same_function(ours, reference, case, *inputs, together=True)
 
@@ -264,7 +264,7 @@ def test_attention_of_large_scores_does_not_overflow(kernels: Any) -> None:
 
 
 def every_operation(case: Case, kernels: Any, rows: int | None = None) -> dict[str, Callable[[Tensor], Tensor]]:
-    """Each operation as a function of one matrix [n, 4]."""
+    """Return each operation as a function of one matrix [n, 4]."""
     graph, rows = case.graph(kernels), case.rows if rows is None else rows
     features = SparseMatrix.of(sparse.csr_array(case.adjacency.float().numpy()), kernels=kernels)
 
@@ -294,7 +294,7 @@ def test_matrices_need_not_lie_in_order(kernels: Any, name: str) -> None:
     operation, z = every_operation(case, kernels)[name], case.normal(case.n, 4)
     straight, turned = z.clone().requires_grad_(), z.T.contiguous().T.requires_grad_()
     assert not turned.is_contiguous()
-    # The gradient of a sum is one number seen many times, not a matrix.
+    # The gradient of a sum is an expanded number, not a contiguous matrix.
     for value in (straight, turned):
         operation(value).sum().backward()
     third = z.clone().requires_grad_()
@@ -327,7 +327,7 @@ def test_results_do_not_depend_on_the_number_of_threads(
 @both_kernels
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_nan_passes_through(kernels: Any, name: str) -> None:
-    """Vertex 2 of the path 0 - 1 - 2 is NaN: 1 and 2 see it, 0 and the lone vertex 3 do not."""
+    """Vertex 2 of the path 0 - 1 - 2 is NaN: 1 and 2 become NaN, 0 and the isolated vertex 3 do not."""
     case = Case(4, frozenset({(0, 1), (1, 2)}), rows=4)
     z = torch.ones(4, 4)
     z[2] = torch.nan
@@ -339,7 +339,7 @@ def test_nan_passes_through(kernels: Any, name: str) -> None:
 
 @both_kernels
 @pytest.mark.parametrize("what", ["vector", "left", "right"])
-def test_nan_passes_through_attention_from_wherever_it_comes(kernels: Any, what: str) -> None:
+def test_nan_passes_through_attention_from_any_input(kernels: Any, what: str) -> None:
     case = Case(4, frozenset({(0, 1), (1, 2)}), rows=4)
     given = {"vector": torch.ones(4, 3), "left": torch.ones(4, 1), "right": torch.ones(4, 1)}
     given[what][2] = torch.nan
@@ -428,7 +428,7 @@ def test_a_share_of_nothing_keeps_all() -> None:
 def test_other_seeds_and_calls_are_uncorrelated(one: dict[str, Any], other: dict[str, Any]) -> None:
     first, second = (signs(*which["seed"], calls=which.get("calls", 1)) for which in (one, other))
     assert abs((first * second).mean()) < bound()
-    # Nor is one a shifted or a mirrored copy of the other.
+    # Neither is a shifted or mirrored copy of the other.
     for lag in (1, 2, 8, 1024):
         assert abs((first[lag:] * second[:-lag]).mean()) < bound(MANY - lag)
         assert abs((first[:-lag] * second[lag:]).mean()) < bound(MANY - lag)
@@ -439,7 +439,7 @@ def test_places_are_uncorrelated() -> None:
     values = signs(11)
     for lag in (1, 2, 3, 4, 8, 31, 32, 64, 1000, 65_536):
         assert abs((values[lag:] * values[:-lag]).mean()) < bound(MANY - lag), lag
-    # Each pattern of eight neighbours as often as any other: 255 degrees of freedom.
+    # All patterns of eight adjacent bits are equally frequent: 255 degrees of freedom.
     counts = np.bincount(np.packbits((values > 0).reshape(-1, 8)).ravel(), minlength=256)
     statistic = ((counts - MANY / 8 / 256) ** 2).sum() / (MANY / 8 / 256)
     assert abs(statistic - 255) < 5 * math.sqrt(2 * 255)
@@ -476,13 +476,13 @@ def threads() -> Iterator[Callable[[int], None]]:
 
 @pytest.fixture
 def shared_out(threads: Callable[[int], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """However little there is to do, two threads share it."""
+    """Let two threads share any amount of work."""
     monkeypatch.setattr(compiled, "SMALL", 0)
     threads(2)
 
 
 class BrokenError(Exception):
-    """What a kernel raises here."""
+    """Error that a kernel raises in these tests."""
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
@@ -556,7 +556,7 @@ def test_what_a_kernel_raises_is_raised(error: type[Exception], where: str) -> N
     met.clear()
     with pytest.raises(error, match="of the kernel"):
         over_rows(kernel, np.arange(101), 1)
-    # The threads are there for the next one.
+    # The threads are available for the next call.
     done: list[int] = []
     over_range(lambda first, last: done.extend(range(first, last)), 100)
     assert sorted(done) == list(range(100))
@@ -575,7 +575,7 @@ def test_an_index_error_is_raised_without_helpers_too(n: int, threads: Callable[
 
 @pytest.mark.usefixtures("shared_out")
 def test_many_callers_at_once() -> None:
-    """A caller works on its own pieces itself, so none waits for ever for a thread."""
+    """A caller works on its own pieces, so that it never waits for a thread."""
     results = [np.zeros(1000, int) for _ in range(6)]
 
     def kernel(first: int, last: int, out: np.ndarray) -> None:
@@ -599,10 +599,10 @@ def test_results_within_kept_memory_are_the_same() -> None:
     with kept_memory():
         with kept_memory():
             inside = propagate(graph, h, case.n)
-            large = torch.ones(20_000_000)  # beyond what the C library maps anew by default
+            large = torch.ones(20_000_000)  # larger than what the C library reuses by default
         between = propagate(graph, h, case.n)
         assert float(large[::1000].sum()) == 20_000
-    assert float(large[::1000].sum()) == 20_000, "what was made within must outlive it"
+    assert float(large[::1000].sum()) == 20_000, "memory from inside the context must stay valid"
     assert all(torch.equal(found, expected) for found in (inside, between, propagate(graph, h, case.n)))
 
 
@@ -645,5 +645,5 @@ def test_adam_is_torchs(kernels: Any, decay: float) -> None:
     mine.zero_grad()
     assert all(value.grad is None for value in ours)
     before = [value.clone() for value in ours]
-    mine.step()  # without gradients nothing moves
+    mine.step()  # without gradients nothing changes
     assert all(torch.equal(one, other) for one, other in zip(ours, before, strict=True))

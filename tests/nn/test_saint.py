@@ -39,7 +39,7 @@ EDGES = [(0, 1), (0, 2), (1, 2), (0, 3), (3, 4), (4, 5), (0, 6)]
 
 
 def dense(n: int, edges: Any) -> NDArray[np.float64]:
-    """The adjacency matrix without self-loops."""
+    """Return the adjacency matrix without self-loops."""
     matrix = np.zeros((n, n))
     for one, other in edges:
         if one != other:
@@ -60,7 +60,7 @@ def batch_of(
     kernels: Any = "numba",
     seed: int = 0,
 ) -> Batch:
-    """Each vertex has its own number among its features, and every third row no label."""
+    """Return a batch in which each vertex has its own number as a feature and every third row no label."""
     n = len(matrix)
     rows = n if rows is None else rows
     values = np.random.default_rng(seed).normal(size=(n, 5)).astype(np.float32)
@@ -76,7 +76,7 @@ def first(batches: Iterator[Batch], number: int) -> list[Batch]:
 
 
 def content(batch: Batch) -> tuple[Any, ...]:
-    """Everything in a batch as lists."""
+    """Return everything in a batch as lists."""
     x = batch.x if isinstance(batch.x, torch.Tensor) else batch.x.to_dense()
     tensors = (x, batch.graph.indptr, batch.graph.indices, batch.graph.weights, batch.targets, batch.weights)
     return batch.rows, *(None if tensor is None else tensor.tolist() for tensor in tensors)
@@ -86,7 +86,7 @@ def content(batch: Batch) -> tuple[Any, ...]:
 
 
 def assert_drawn_as(expected: dict[frozenset[int], float], sampler: SubgraphSampler, draws: int = 20_000) -> None:
-    """What is drawn, and how often, is as expected, within five standard errors."""
+    """Assert that samples occur with the expected frequencies, within five standard errors."""
     rng = np.random.default_rng(5)
     found = Counter(frozenset(sampler.draw(rng).tolist()) for _ in range(draws))
     assert set(found) == set(expected)
@@ -126,7 +126,7 @@ def test_edges_are_drawn_by_the_inverse_degrees_of_their_ends() -> None:
 
 
 def test_draws_are_independent_and_with_replacement() -> None:
-    # Two of three roots, each alone: the same one twice in a third of all cases.
+    # Two draws of three roots: the same root twice in a third of all cases.
     expected = {frozenset(pair): 2 / 9 for pair in ([0, 1], [0, 2], [1, 2])} | {frozenset([v]): 1 / 9 for v in range(3)}
     assert_drawn_as(expected, SubgraphSampler(neighbours(dense(4, [])), "walk", 2, 2, np.arange(3)))
 
@@ -150,7 +150,7 @@ def test_size_is_a_number_or_a_share(sampler: Sampler, size: float, most: int) -
     batch = Batch(batch.x, batch.graph, 40, targets)
     samples = first(GraphSAINT(sampler=sampler, size=size).batches(batch, np.random.default_rng(0)), 300)
     largest = max(sample.rows for sample in samples)
-    # Draws with replacement meet so many different ones rarely when there are many.
+    # With replacement, that many different ones are rare if there are many.
     assert most * 0.6 <= largest <= most
     if sampler == "walk":
         assert {int(v) for sample in samples for v in sample.x.to_dense()[:, 0]} <= set(range(0, 40, 2))
@@ -214,8 +214,8 @@ def test_the_same_seed_gives_the_same_samples_and_another_one_others(sampler: Sa
         [content(part) for part in first(model.batches(batch, np.random.default_rng(seed)), 8)] for seed in (1, 1, 2)
     )
     assert one == again != other
-    assert len({part[0] for part in one}) > 1  # nor is each sample as the one before
-    state = np.random.get_state()[1].tolist()  # noqa: NPY002  # it must be left alone
+    assert len({part[0] for part in one}) > 1  # samples differ from each other
+    state = np.random.get_state()[1].tolist()  # noqa: NPY002  # must not change
     first(model.batches(batch, np.random.default_rng(1)), 2)
     assert np.random.get_state()[1].tolist() == state  # noqa: NPY002
 
@@ -257,7 +257,7 @@ def test_rows_of_sparse_features() -> None:
 
 
 def bipartite(seed: int = 0) -> NDArray[np.float64]:
-    """Three hubs and nine vertices of few neighbours: which neighbours a sample has depends on their degree."""
+    """Return three hubs and nine vertices of low degree: the neighbours in a sample depend on their degree."""
     rng = np.random.default_rng(seed)
     edges = [(hub, leaf) for hub in range(3) for leaf in range(3, 12) if rng.random() < 0.6]
     return dense(12, [*edges, *((leaf, leaf + 1) for leaf in range(3, 11, 2)), (0, 11)])
@@ -272,7 +272,7 @@ def test_normalised_means_are_right_on_average_and_others_are_not(sampler: Sampl
     expected = looped @ values / looped.sum(1)
 
     def errors(normalise: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Distance of the average over samples that have a vertex from its true mean, and the standard error."""
+        """Return the difference between the average over samples and the true mean, and its standard error."""
         model = GraphSAINT(sampler=sampler, size=4, walk_length=1, normalise=normalise, coverage=4_000)
         found: list[list[float]] = [[] for _ in range(12)]
         for part in first(model.batches(batch, np.random.default_rng(1)), 2_000):
@@ -295,7 +295,7 @@ def test_normalised_means_are_right_on_average_and_others_are_not(sampler: Sampl
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_the_normalised_loss_is_the_mean_over_training_vertices(sampler: Sampler) -> None:
     star = dense(12, [(1, leaf) for leaf in range(12)])
-    batch, losses = batch_of(star, 9), torch.from_numpy(star.sum(1))  # the more often drawn, the larger
+    batch, losses = batch_of(star, 9), torch.from_numpy(star.sum(1))  # larger for vertices that are drawn more often
     labelled = torch.nonzero(batch.targets >= 0).flatten()
     true = float(losses[labelled].mean())
 
@@ -328,8 +328,8 @@ def test_counts_are_of_what_was_drawn() -> None:
     assert entries.tolist() == pairs[(bipartite() + np.eye(12)) > 0].tolist()
 
 
-def test_what_the_trials_never_met_has_finite_weights() -> None:
-    # One trial with one walk; nearly all vertices and edges are met only later.
+def test_vertices_that_the_trials_missed_have_finite_weights() -> None:
+    # One trial with one walk; almost all vertices and edges are drawn only later.
     model = GraphSAINT(size=1, walk_length=1, normalise=True, coverage=1)
     path = dense(400, [(v, v + 1) for v in range(0, 400, 2)])
     batch = batch_of(path)
@@ -339,7 +339,7 @@ def test_what_the_trials_never_met_has_finite_weights() -> None:
         assert sample.graph.weights is not None
         assert bool(torch.isfinite(sample.weights).all())
         assert bool(torch.isfinite(sample.graph.weights).all())
-        # A vertex and its only neighbour always come together.
+        # A vertex and its only neighbour are always in a sample together.
         assert sample.graph.weights.tolist() == [1.0] * 4
 
 
@@ -429,7 +429,7 @@ def test_settings_that_make_no_model_are_refused(settings: dict[str, Any]) -> No
         GraphSAINT(**settings)
 
 
-def test_graphs_without_what_is_to_be_drawn_are_refused_at_once() -> None:
+def test_graphs_with_nothing_to_draw_are_refused() -> None:
     rng = np.random.default_rng(0)
     with pytest.raises(InputError, match=r'has no edges to sample.*"walk" or "node"'):
         GraphSAINT(sampler="edge").batches(batch_of(dense(3, [])), rng)

@@ -1,4 +1,4 @@
-"""The reference page names what is there, and everything that has a name on the command line."""
+"""Each entry of the reference page exists, and everything with a name on the command line is on it."""
 
 import re
 from dataclasses import fields

@@ -1,4 +1,4 @@
-"""Every example runs as a person runs it, prints what its last lines promise, and leaves nothing behind."""
+"""Every example runs, prints what its last lines say, and leaves no files behind."""
 
 import ast
 import logging
@@ -14,7 +14,7 @@ LONG = {"choosing_a_history", "comparing_restarts", "label_rates", "production_l
 
 
 def promised(path):
-    """Parts of lines that an example says it prints, in their order."""
+    """Return the parts of lines that an example says it prints, in order."""
     return re.findall(r"^# prints: (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
 
 

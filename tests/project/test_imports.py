@@ -28,7 +28,7 @@ HEAVY = [
 
 
 def loaded_by(statement: str) -> set[str]:
-    """The modules that are loaded once a statement has run in an interpreter of its own."""
+    """Return the modules that are loaded after a statement has run in a new interpreter."""
     code = f"{statement}\nimport json, sys\nsys.stdout.write(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     return set(json.loads(done.stdout))
@@ -65,7 +65,7 @@ def test_opening_a_graph_and_looking_through_a_window_needs_no_arrow(tmp_path: P
 
 
 def run_and_list(*arguments: object) -> str:
-    """A statement that runs the command line without its output."""
+    """Return code that runs the command line without its output."""
     return (
         f"import contextlib, io, sys; sys.argv = {['evergraph', *map(str, arguments)]!r}\n"
         "from evergraph.cli import main\n"
@@ -98,8 +98,8 @@ def test_every_public_name_can_be_imported() -> None:
 
 # --- the import rule -------------------------------------------------------------------------------------------------
 
-# A package or module imports itself and what stands before it in this list, nothing else. `learning.task` stands by
-# itself: it describes a task with the means of graph and analysis alone, and what a model reads depends on the task.
+# A package or module imports only itself and what is before it in this list. `learning.task` has its own place, because
+# it needs only graph and analysis, and inputs need it.
 ORDER = [
     *("errors", "compiled", "names", "storage", "presentation", "graph", "datasets", "analysis", "learning.task"),
     *("inputs", "nn", "detect", "learning", "evaluation", "workspace", "report", "cli"),
@@ -108,14 +108,14 @@ TOP = {"__init__", "__main__"}  # these may import everything
 
 
 def place_of(name: str) -> int | None:
-    """Where a module like ``graph.window`` stands in the list."""
+    """Return the position of a module like ``graph.window`` in the list."""
     words = name.split(".")
     found = [part for part in (".".join(words[:2]), words[0]) if part in ORDER]
     return ORDER.index(found[0]) if found else None
 
 
 def imported_by(source: str, path: Path) -> set[str]:
-    """The full names of all modules and names that a file under ``ROOT`` imports, also inside functions."""
+    """Return the full names of all modules and names that a file imports, also inside functions."""
     package = list(path.relative_to(ROOT.parent).parent.parts)
     found = set()
     for node in ast.walk(ast.parse(source)):
@@ -129,7 +129,7 @@ def imported_by(source: str, path: Path) -> set[str]:
 
 
 def violations(source: str, path: Path) -> set[str]:
-    """What a file imports although it stands later in the list, or is not part of the product at all."""
+    """Return the imports of a file that are later in the list, or not part of the product."""
     own = ".".join(path.relative_to(ROOT).with_suffix("").parts)
     wrong = set()
     for name in imported_by(source, path):
@@ -141,7 +141,7 @@ def violations(source: str, path: Path) -> set[str]:
             assert limit is not None
             if place is not None and place > limit and rest != "learning":  # that is where learning.task is
                 wrong.add(ORDER[place])
-            elif place is None and rest in evergraph.__all__:  # names of the top stand for modules of any package
+            elif place is None and rest in evergraph.__all__:  # names of the top package may be from any module
                 wrong.add(name)
     return wrong
 
@@ -160,7 +160,7 @@ def test_imports_point_up_the_list_only() -> None:
     assert found == {}
 
 
-def test_the_graph_does_not_know_torch_except_in_its_bridge() -> None:
+def test_only_the_bridge_in_graph_imports_torch() -> None:
     for path in ROOT.joinpath("graph").rglob("*.py"):
         names = {name.split(".")[0] for name in imported_by(path.read_text(encoding="utf-8"), path)}
         assert path.name == "interop.py" or names.isdisjoint({"torch", "torch_geometric"}), path

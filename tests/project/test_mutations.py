@@ -1,4 +1,4 @@
-"""The list of faults for ``make mutations`` fits the code."""
+"""The faults of ``make mutations`` can be applied to the code."""
 
 import pytest
 
@@ -20,5 +20,5 @@ def test_each_fault_can_be_applied(fault):
     assert fault["after"]["old"] != fault["after"]["new"]
 
 
-def test_a_text_that_is_gone_is_told(tmp_path):
-    assert "there is no" in mutate.problems_of(FAULTS[0] | {"after": FAULTS[0]["before"]}, "after", tmp_path)[0]
+def test_a_missing_file_is_reported(tmp_path):
+    assert "does not exist" in mutate.problems_of(FAULTS[0] | {"after": FAULTS[0]["before"]}, "after", tmp_path)[0]

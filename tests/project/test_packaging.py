@@ -1,4 +1,4 @@
-"""The wheel, installed into a clean environment, works by itself."""
+"""The wheel works in a clean environment."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""The files around the code say what is true: targets exist, versions agree, templates can be read."""
+"""The files around the code are correct: targets exist, versions agree, templates can be read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def read_yaml(path: str) -> dict:
     return yaml.safe_load((ROOT / path).read_text(encoding="utf-8"))
 
 
-def test_make_has_the_targets_that_people_expect():
+def test_make_has_the_usual_targets():
     assert {"demo", "test", "test-all", "lint", "bench", "docs", "clean"} <= TARGETS
 
 

@@ -1,6 +1,6 @@
-"""On real data: better models are better, and detectors detect. About half an hour: ``make sanity``.
+"""Checks of accuracy and detection on real data. Takes about half an hour: ``make sanity``.
 
-The runs are those of ``docs/research/sanity.md`` and are kept, so that they are made once.
+The runs are those of ``docs/research/sanity.md`` and are stored, so that they run only once.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-sanity = pytest.importorskip("benchmarks.sanity", reason="the benchmarks are not beside the tests")
+sanity = pytest.importorskip("benchmarks.sanity", reason="the folder benchmarks is missing")
 
 pytestmark = [
     pytest.mark.sanity,
     pytest.mark.skipif(
-        not (sanity.DATA / "dblp-hard").is_dir(), reason=f"{sanity.DATA} is not there: set EVERGRAPH_DATA"
+        not (sanity.DATA / "dblp-hard").is_dir(), reason=f"{sanity.DATA} does not exist: set EVERGRAPH_DATA"
     ),
 ]
 

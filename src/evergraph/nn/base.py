@@ -214,8 +214,8 @@ def widths(inputs: int, hidden: int, layers: int, outputs: int) -> list[tuple[in
 class ActiveFeatures:
     """Parameters and input of a task, reduced to the features (``columns``) that its vertices have.
 
-    The weights of a word that no vertex has receive no gradient, and Adam, which starts anew for each task, does not
-    change them. After some years, most words of a vocabulary are not in the window, so this halves the time of a step.
+    The weights of a word that no vertex has receive no gradient. A new Adam for each task does not change them. After
+    some years, most words of a vocabulary are not in the window, so this halves the time of a step.
     """
 
     weights: Parameters

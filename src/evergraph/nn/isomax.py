@@ -27,7 +27,7 @@ class IsoMaxOutputs(Model):
 
     Vectors and prototypes are normalised to length 1. Their distance, at most 2, is multiplied with the absolute value
     of a learnt scale, which starts at 1. All logits are therefore 0 or less: use them with `evergraph.detect.IsoMax`,
-    not with a threshold on a sigmoid. (Macêdo and Ludermir, "Enhanced Isotropy Maximization Loss", 2021.)
+    not with a threshold on a sigmoid. (Macêdo and Ludermir, `Enhanced Isotropy Maximization Loss`, 2021.)
 
     The wrapped model's output layer keeps its width. A new class adds a prototype, drawn from a normal distribution as
     in the paper; the other prototypes do not change.
@@ -108,8 +108,8 @@ def distance_logits(vectors: Tensor, prototypes: Tensor, scale: Tensor) -> Tenso
 def _normalised(vectors: Tensor) -> Tensor:
     # Divide by the largest entry first, or squares of very large and very small entries would overflow or underflow.
     # NaN stays NaN and shows in the loss. Vectors of zeros occur: `GAT` returns them where dropout removes all of a
-    # vertex. Divided by infinity they have no gradient; divided by a tiny number, as in torch's normalize, they would
-    # have one of 1e12, which distorts Adam's moments until the end of the task.
+    # vertex. Divided by infinity they have no gradient; divided by a tiny number, as in torch's ``normalize``, they
+    # would have one of 1e12, which distorts Adam's moments until the end of the task.
     largest = vectors.detach().abs().amax(1, keepdim=True)
     even = vectors / torch.where(largest < _SHORTEST, math.inf, largest)
     return even / torch.linalg.vector_norm(even, dim=1, keepdim=True).clamp(min=0.5)  # at least 1, or exactly 0

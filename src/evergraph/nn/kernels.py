@@ -94,7 +94,7 @@ def gather(
     The sum is over the neighbours that the source contains and its columns from ``column`` on. It is added to the last
     columns of the result.
     """
-    # Column numbers are unsigned: an index that might be negative, or a slice, prevents vectorisation of the inner loop.
+    # Column numbers are unsigned: an index that might be negative, or a slice, prevents vectorising the inner loop.
     copied, start, columns = np.uint64(own), np.uint64(column), np.uint64(out.shape[1])
     width = np.uint64(source.shape[1]) - start
     shift = columns - width
@@ -392,7 +392,14 @@ def torch_keep_bytes(n: int, key: int, second: int, threshold: int, device: torc
 
 
 def torch_attend(
-    indptr: Tensor, indices: Tensor, rows: int, z: Tensor, left: Tensor, right: Tensor, slope: float, keep: Tensor | None
+    indptr: Tensor,
+    indices: Tensor,
+    rows: int,
+    z: Tensor,
+    left: Tensor,
+    right: Tensor,
+    slope: float,
+    keep: Tensor | None,
 ) -> Tensor:
     """Do what `attend` does; ``keep`` [entries, heads] contains the scaled dropout of the attention."""
     heads = left.shape[1]
