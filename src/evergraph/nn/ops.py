@@ -325,19 +325,17 @@ def _gather(kind: str, graph: Neighbours, source: Tensor, rows: int, *, back: bo
         "mix": (width // 2, width // 2, width // 2),
         "beside": (width, 0, 2 * width),
     }[kind]
-    if kind == "propagate":
-        row_scale = column_scale = graph.root_degree
-    else:
-        row_scale, column_scale = (None, graph.inverse_degree) if back else (graph.inverse_degree, None)
+    scales: tuple[Tensor | None, Tensor | None] = (graph.root_degree, graph.root_degree)
+    if kind != "propagate":
+        scales = (None, graph.inverse_degree) if back else (graph.inverse_degree, None)
     if graph.kernels == "torch":
         weights = graph.weights if graph.weights is None or not back else graph.weights[graph.mirror]
-        scales = (weights, row_scale, column_scale)
-        return kernels.torch_gather(graph.indptr, graph.indices, *scales, source, rows, own, column)
+        return kernels.torch_gather(graph.indptr, graph.indices, weights, *scales, source, rows, own, column)
     out = np.empty((rows, columns), np.float32)
     indptr, place = graph.indptr.numpy()[: rows + 1], _NO_INTS
     if graph.weights is not None:
         place = graph.mirror.numpy() if back else np.arange(len(graph.indices), dtype=np.int32)
-    arrays = (indptr, graph.indices.numpy(), place, *map(_array, (graph.weights, row_scale, column_scale, source)))
+    arrays = (indptr, graph.indices.numpy(), place, *map(_array, (graph.weights, *scales, source)))
     over_rows(kernels.gather, indptr, columns, *arrays, own, column, out)
     return torch.from_numpy(out)
 
