@@ -1,4 +1,4 @@
-"""The example package of plug-ins works on the command line and in a workspace, by name alone."""
+"""The example package of plug-ins works by name, on the command line and in a workspace."""
 
 import json
 import os
