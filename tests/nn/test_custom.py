@@ -202,7 +202,7 @@ def test_a_parameter_that_nothing_draws_needs_a_function() -> None:
     for module in (Bare(), Forgetful(), nn.Sequential(Bare())):
         with pytest.raises(
             InputError,
-            match=r"reset_parameters method of the module draws the parameter '(0\.)?weight'.*give a function",
+            match=r"reset_parameters method of the module draws the parameter '(0\.)?weight'.*Give a function",
         ):
             Custom(module).parameters(5, 2, Draw(0))
     one, other = (Custom(Bare).parameters(5, 2, Draw(seed))["module.weight"] for seed in (0, 1))
