@@ -235,7 +235,7 @@ def test_verify_finds_a_flipped_byte(tmp_path, monkeypatch, command):
     command("import", "tables", "--vertices", "v.csv", "--edges", "e.csv", "--out", "graph", "--quiet")
     code, out, _ = command("inspect", "graph", "--verify")
     assert code == 0
-    assert "Every byte is as it was saved." in out
+    assert "Verified: every byte is as it was saved." in out
     array = next((tmp_path / "graph/versions").rglob("features.data.npy"))
     data = bytearray(array.read_bytes())
     data[-1] ^= 1

@@ -1,4 +1,4 @@
-"""The command ``evergraph``: parse, call, print."""
+"""The command ``evergraph``."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ app = typer.Typer(
     epilog="Example: evergraph inspect metamath. Each command shows its options and an example with --help.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # plain help: read by people, grep and scripts alike, and twice as fast
+    rich_markup_mode=None,  # plain help is easy to grep and twice as fast
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(imports.app, name="import")
 app.add_typer(ws.app, name="ws")
-app.command("inspect", short_help="Profile, history sizes and drift of a graph.", epilog=inspect.EXAMPLE)(
+app.command("inspect", short_help="Describe a graph: size, history sizes, drift.", epilog=inspect.EXAMPLE)(
     inspect.inspect
 )
-app.command("run", short_help="Learn and decide task by task, under some seeds.", epilog=run.EXAMPLE)(run.run)
-app.command("compare", short_help="Detectors of unseen classes side by side.", epilog=compare.EXAMPLE)(compare.compare)
-app.command("report", short_help="A run or a workspace on one page (HTML).", epilog=report.EXAMPLE)(report.report)
-app.command("demo", short_help="A tour on the embedded graph.", epilog=demo.EXAMPLE)(demo.demo)
+app.command("run", short_help="Train and predict task by task, for some seeds.", epilog=run.EXAMPLE)(run.run)
+app.command("compare", short_help="Compare detectors of unseen classes.", epilog=compare.EXAMPLE)(compare.compare)
+app.command("report", short_help="Write a report of a run or a workspace (HTML).", epilog=report.EXAMPLE)(report.report)
+app.command("demo", short_help="Take a tour on the embedded graph.", epilog=demo.EXAMPLE)(demo.demo)
 
 
 def _add_plugins() -> None:
-    """Add the commands of installed packages; one that cannot be used is named, and the others work."""
+    """Add the commands of installed packages; warn about those that do not work."""
     for entry in entry_points(group="evergraph.commands"):
         before = list(app.registered_commands)
         names = {command.name for command in before}
@@ -46,7 +46,7 @@ def _add_plugins() -> None:
             for command in app.registered_commands[len(before) :]:
                 if command.name in names:
                     raise ValueError(f"there is a command {command.name!r} already")
-        except Exception as error:  # of another package, which must not keep all commands from working
+        except Exception as error:  # a fault of another package must not break all commands
             app.registered_commands[:] = before
             package = entry.dist.name if entry.dist else entry.module
             typer.echo(f"Warning: the commands of the package {package} cannot be used: {error}", err=True)
@@ -69,10 +69,10 @@ def _common(
 
 
 def main() -> None:
-    """Run the command; leave with 0 when done, 1 when it failed, 2 on bad input."""
+    """Run the command; exit with 0 if it succeeded, 1 if it failed, 2 for bad input."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that lacks a letter is no reason to fail
+            stream.reconfigure(errors="replace")  # do not fail on letters that the terminal lacks
     try:
         app()
     except InputError as error:
@@ -80,7 +80,9 @@ def main() -> None:
     except EvergraphError as error:
         _complain(error, 1)
     except MemoryError:
-        _complain("the memory does not suffice for this graph: choose a shorter history, or a machine with more.", 1)
+        _complain(
+            "there is not enough memory for this graph. Choose a shorter history, or a machine with more memory.", 1
+        )
     except OSError as error:
         _complain(f"{error.filename or 'the system'}: {error.strerror or error}.", 1)
 

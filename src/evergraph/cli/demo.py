@@ -1,4 +1,4 @@
-"""``evergraph demo``: what Evergraph does, shown on the embedded graph from the first look to the production loop."""
+"""``evergraph demo``: a tour on the embedded graph, from choosing a history to the production loop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ EXAMPLE = "Example: evergraph demo --out demo"
 
 _GRAPH = "metamath"
 _ADDED, _COMING = 2019, 2020
-
 _MARKER = ".evergraph-demo"
 _WRITTEN = (
     "run",
@@ -28,99 +27,94 @@ _WRITTEN = (
     *(f"{name}-{kind}.csv" for name in ("past", _ADDED, _COMING) for kind in ("vertices", "edges")),
     *(f"{time}-{kind}.csv" for time in (_ADDED, _COMING) for kind in ("labels", "decisions")),
 )
-"""What a demo writes beside its workspace, and writes over the next time."""
+"""What a demo writes beside its workspace, and replaces the next time."""
 
 _BEFORE = """\
-A graph that grows: the theorems of a mathematical proof database, each with the
-year of its contribution. An edge: the proof of one uses the other. A class: the
-section in which a theorem stands; new ones keep appearing."""
+1. The graph
+The theorems of a mathematical proof database, each with the year of its
+contribution. An edge means that the proof of one theorem uses the other. The
+class of a theorem is its section; new sections appear over the years."""
 _HISTORY = """\
-A model that is retrained each year on a short history is cheap. How short? Of
-all pairs of theorems within two edges of each other before {first}, so many lie at
-most so many years apart:"""
+2. How much history?
+Training on a short history is cheap. How short may it be? These are the
+differences in years between theorems within two edges of each other, before {first}.
+A history that covers half of them is the default:"""
 _RUN = """\
-Now year after year: learn from the last {years}, decide the theorems of the
-next one, or say that their class was never seen before (detector gdoc)."""
+
+3. Prediction, year by year
+Each year, the model trains on the last {years} and predicts the classes of the
+theorems of the next year. The detector gdoc flags theorems of unseen classes."""
 _LOOP = """\
-And in production? A workspace is a folder that holds graph, models, decisions
-and labels. It starts with all up to {last}; then {added} arrives, without labels."""
+
+4. The production loop
+A workspace is a folder with the graph, models, decisions and labels. This one
+starts with everything up to {last}. Then {added} arrives, without labels."""
 _AFTER = """\
-What the update changed, on the {vertices:,} theorems of {coming}, whose labels nobody knew:"""
+
+The effect of the update on the {vertices:,} theorems of {coming}, whose labels are not in the workspace:"""
+
+_Say = Callable[[str], Any]
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where run, report and workspace go.")] = Path(
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder for run, report and workspace.")] = Path(
         "demo"
     ),
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Show it all on the embedded graph: a history is chosen, a model lives from 2007 to 2020, and the loop turns."""
-    watch, say = Stopwatch(), _silent if quiet or as_json else typer.echo
+    """Tour on the embedded graph: choose a history, predict 2007 to 2020 year by year, run the production loop."""
+    watch, silent = Stopwatch(), quiet or as_json
+    say: _Say = (lambda _text: None) if silent else typer.echo
     set_up_logging(quiet=True)
     from evergraph.datasets import load
 
     _check(out)
     graph = load(_GRAPH)
-    say(f"1. The graph\n{_BEFORE}")
-    say(f"{len(graph):,} theorems, {graph.n_edges:,} edges, {len(graph.class_names)} classes\n")
+    say(f"{_BEFORE}\n{len(graph):,} theorems, {graph.n_edges:,} edges, {len(graph.class_names)} classes\n")
     size = _choose(graph, say)
-    accuracy, report = _run(out, graph.axis.counted(size), say, quiet or as_json)
-    changed = _loop(graph, out, say, quiet or as_json)
+    accuracy, report = _run(out, graph.axis.counted(size), say, silent)
+    changed = _loop(graph, out, say, silent)
     say(f"\nDone in {watch.seconds():.0f} s. Open the report in a browser: {report}")
     say(f"Next: evergraph ws label {out / 'ws'} --labels {out / f'{_COMING}-labels.csv'} (the labels of {_COMING})")
     if as_json:
-        print_json(
-            {
-                "report": str(report),
-                "history": size,
-                "accuracy": accuracy,
-                "changed": changed,
-                "seconds": watch.seconds(),
-            }
-        )
-
-
-def _silent(_text: str = "") -> None:
-    """Say nothing."""
+        found = {"report": str(report), "history": size, "accuracy": accuracy, "changed": changed}
+        print_json(found | {"seconds": watch.seconds()})
 
 
 def _check(out: Path) -> None:
-    """Make room for what an earlier demo left, and for nothing else: without its mark all is somebody's own."""
+    """Delete the workspace of an earlier demo. Without the marker file, refuse to replace anything."""
     marker = out / _MARKER
     if not marker.is_file():
         if out.exists() and not out.is_dir():
             raise InputError("this is a file, not a folder", file=out, fix="choose another --out")
         for name in ("ws", *_WRITTEN):
             if (out / name).exists():
-                raise InputError("it is there already, and of no demo", file=out / name, fix="choose another --out")
+                raise InputError("it exists and is not from a demo", file=out / name, fix="choose another --out")
         out.mkdir(parents=True, exist_ok=True)
-        marker.write_text("Written by evergraph demo, which replaces what it wrote here.\n", encoding="utf-8")
+        marker.write_text("Written by evergraph demo, which replaces its own files here.\n", encoding="utf-8")
     shutil.rmtree(out / "ws", ignore_errors=True)
 
 
-def _choose(graph: EvolvingGraph, say: Callable[[str], Any]) -> int:
-    """Choose a history by the time differences, and say why."""
+def _choose(graph: EvolvingGraph, say: _Say) -> int:
     from evergraph.analysis import first_task
     from evergraph.learning.task import AUTO_LEVEL, history_sizes
 
     first = first_task(graph) or graph.last_time
     sizes = history_sizes(graph, first)
-    say(f"2. How much history?\n{_HISTORY.format(first=graph.axis.label(first))}")
+    say(_HISTORY.format(first=graph.axis.label(first)))
     for level, years in sizes.items():
         say(f"  {level:3d} %  {graph.axis.counted(years):>8}{'   <- chosen' if level == AUTO_LEVEL else ''}")
     return sizes[AUTO_LEVEL]
 
 
-def _run(out: Path, years: str, say: Callable[[str], Any], quiet: bool) -> tuple[float, Path]:
-    """Take a learner through all years, and report on that."""
+def _run(out: Path, years: str, say: _Say, quiet: bool) -> tuple[float, Path]:
     from evergraph.cli.report import report
     from evergraph.cli.run import run
     from evergraph.report.run import story_of_run
 
-    say(f"\n3. Learning for life\n{_RUN.format(years=years)}")
     folder, page = out / "run", out / "report.html"
-    say(f"\n$ evergraph run {_GRAPH} --out {folder}")
+    say(f"{_RUN.format(years=years)}\n\n$ evergraph run {_GRAPH} --out {folder}")
     run(_GRAPH, out=folder, replace=True, quiet=quiet)
     say(f"\n$ evergraph report {folder} --out {page}")
     report(folder, out=page, quiet=quiet)
@@ -128,20 +122,18 @@ def _run(out: Path, years: str, say: Callable[[str], Any], quiet: bool) -> tuple
     return float(headline or 0), page
 
 
-def _loop(graph: EvolvingGraph, out: Path, say: Callable[[str], Any], quiet: bool) -> dict[str, Any]:
-    """The production loop: a slice arrives, is decided, labelled and learnt, and the next one is decided."""
+def _loop(graph: EvolvingGraph, out: Path, say: _Say, quiet: bool) -> dict[str, Any]:
     from evergraph.cli import ws
     from evergraph.workspace import Workspace
 
-    files, folder = _write_slices(graph, out), out / "ws"
-    say(f"\n4. The loop\n{_LOOP.format(last=_ADDED - 1, added=_ADDED)}")
+    (past, new, labels, following), folder = _write_slices(graph, out), out / "ws"
+    say(_LOOP.format(last=_ADDED - 1, added=_ADDED))
 
     def show(words: str, command: Callable[..., None], **given: Any) -> None:
         options = " ".join(f"--{name}" if value is True else f"--{name} {value}" for name, value in given.items())
         say(f"\n$ evergraph ws {words} {folder} {options}")
         command(folder, **given, quiet=quiet)
 
-    past, new, labels, following = files
     show("init", ws.init, vertices=past[0], edges=past[1], every="year")
     show("add", ws.add, vertices=new[0], edges=new[1])
     show("predict", ws.predict, out=out / f"{_ADDED}-decisions.csv", replace=True)
@@ -150,29 +142,13 @@ def _loop(graph: EvolvingGraph, out: Path, say: Callable[[str], Any], quiet: boo
     show("update", ws.update)
     show("add", ws.add, vertices=following[0], edges=following[1])
     show("predict", ws.predict, out=out / f"{_COMING}-decisions.csv", replace=True)
-    return _what_changed(graph, Workspace(folder), before, say)
+    found = _effect_of_update(graph, Workspace(folder), before)
+    say(_AFTER.format(vertices=found["vertices"], coming=_COMING))
+    if not quiet:
+        from rich.table import Table
 
-
-def _what_changed(graph: EvolvingGraph, workspace: Workspace, before: Any, say: Callable[[str], Any]) -> dict[str, Any]:
-    """How the model before the update would have done on the coming year, beside the one after it."""
-    from rich.table import Table
-
-    from evergraph.workspace.decisions import best_classes
-
-    history, truth = workspace.state.settings.history, graph.window(_COMING, _COMING).labels
-    found: dict[str, Any] = {"vertices": len(truth)}
-    for name, learner in (("not updated", before), ("updated", workspace.learner())):
-        best = best_classes(learner, workspace.graph, _COMING, history)
-        known = set(learner.classes_)
-        found[name] = {
-            "classes": len(known),
-            "right": float((best == truth).mean()),
-            "unseen": sum(label not in known for label in truth),
-        }
-    say(f"\n{_AFTER.format(vertices=len(truth), coming=_COMING)}")
-    if say is not _silent:
         table = Table("model", box=None, pad_edge=False)
-        for column in ("classes known", "right", "of a class it did not know"):
+        for column in ("known classes", "accuracy", "vertices of a class unknown to it"):
             table.add_column(column, justify="right")
         for name in ("not updated", "updated"):
             row = found[name]
@@ -181,11 +157,25 @@ def _what_changed(graph: EvolvingGraph, workspace: Workspace, before: Any, say: 
     return found
 
 
+def _effect_of_update(graph: EvolvingGraph, workspace: Workspace, before: Any) -> dict[str, Any]:
+    """Compare the models before and after the update on the coming year."""
+    from evergraph.workspace.decisions import best_classes
+
+    history, truth = workspace.state.settings.history, graph.window(_COMING, _COMING).labels
+    found: dict[str, Any] = {"vertices": len(truth)}
+    for name, learner in (("not updated", before), ("updated", workspace.learner())):
+        best = best_classes(learner, workspace.graph, _COMING, history)
+        known = set(learner.classes_)
+        unseen = sum(label not in known for label in truth)
+        found[name] = {"classes": len(known), "right": float((best == truth).mean()), "unseen": unseen}
+    return found
+
+
 _Files = tuple[Path, Path]
 
 
 def _write_slices(graph: EvolvingGraph, out: Path) -> tuple[_Files, _Files, Path, _Files]:
-    """The past, the slice that arrives, its labels, and the slice after it, as the files that people have."""
+    """Write the past, the new slice, its labels, and the slice after it as CSV files."""
     import pyarrow.csv as pa_csv
 
     from evergraph.datasets.tables import to_tables

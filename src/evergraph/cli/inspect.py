@@ -1,4 +1,4 @@
-"""``evergraph inspect``: a graph's profile, time differences, history sizes and drift."""
+"""``evergraph inspect``: describe a graph with its time differences, history sizes and drift."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from evergraph.analysis.description import DifferenceSummary, GraphDescription
 
 _MOST_TASKS = 40
-_LARGE = 200_000  # vertices from which on the time differences in figures are estimated from a sample
+_LARGE = 200_000  # from this many vertices on, figures estimate the time differences from a sample
 _SAMPLE = 10_000
 _AS_THEY_ARE = (
     *("vertices", "edges", "features", "label_rate", "time_unit", "time_step", "first_task", "test_vertices"),
@@ -30,18 +30,18 @@ EXAMPLE = "Example: evergraph inspect metamath --figures figures"
 def inspect(
     graph: GraphArgument,
     k: Annotated[
-        int, typer.Option("-k", min=1, metavar="N", help="Hops of the neighbourhood whose time differences count.")
+        int, typer.Option("-k", min=1, metavar="N", help="Hops of the neighbourhood for the time differences.")
     ] = 2,
     sample: Annotated[
         int | None,
         typer.Option(min=1, metavar="N", help="Estimate the time differences from N vertices (very large graphs)."),
     ] = None,
-    figures: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Draw figures there (PNG and SVG).")] = None,
+    figures: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Folder for figures (PNG and SVG).")] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Check every byte of the folder against its hash.")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Show a graph's profile, its time differences with the history sizes they suggest, and its drift."""
+    """Show the size, classes, time differences, suggested history sizes and drift of a graph."""
     from evergraph.analysis import describe
     from evergraph.analysis.figures import HOPS, draw
     from evergraph.datasets import load
@@ -53,30 +53,32 @@ def inspect(
         raise InputError("this is a file, not a folder", file=figures, fix="choose another folder")
     is_folder = Path(graph).is_dir()
     if verify and is_folder:
-        with progress("checking every byte", silent):
+        with progress("Checking every byte", silent):
             verify_folder(Path(graph))
     opened = load(graph)
     if sample is None and figures is not None and len(opened) >= _LARGE:
         sample = _SAMPLE
     hops = {k} if figures is None else {k, *HOPS}
-    with progress(f"time differences over {k} hops", silent):
+    with progress(f"Counting time differences over {k} hops", silent):
         found = describe(opened, Path(graph).name, hops=sorted(hops), sample=sample)
     drawn: list[Path] = []
     if figures is not None:
-        with progress("drawing", silent):
+        with progress("Drawing", silent):
             drawn = draw([found], figures, f"$ evergraph inspect {graph}")
     if as_json:
         print_json(as_object(found, k) | {"verified": verify and is_folder, "figures": [str(path) for path in drawn]})
     elif not quiet:
         show(console(), graph, found, k)
         if verify:
-            typer.echo("Every byte is as it was saved." if is_folder else "Nothing to verify: no folder.")
+            typer.echo(
+                "Verified: every byte is as it was saved." if is_folder else "Nothing to verify: this is not a folder."
+            )
         for path in drawn:
             typer.echo(f"Figure: {path}")
 
 
 def as_object(found: GraphDescription, k: int) -> dict[str, Any]:
-    """Return all that `inspect` knows, for machines."""
+    """Return the description as ``--json`` prints it."""
     differences = found.differences.get(str(k))
     per_time = zip(found.times, found.vertices_at, found.classes_at, found.unseen_at, strict=True)
     heads = ("time", "vertices", "classes", "unseen_vertices")
@@ -99,7 +101,7 @@ def as_object(found: GraphDescription, k: int) -> dict[str, Any]:
 
 
 def show(to: Console, name: str, found: GraphDescription, k: int) -> None:
-    """Print all that `inspect` knows, for people."""
+    """Print the description as tables."""
     from rich.table import Table
     from rich.text import Text
 
@@ -107,11 +109,10 @@ def show(to: Console, name: str, found: GraphDescription, k: int) -> None:
 
     facts = Table(title=Text(name), title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
     facts.add_row("vertices", f"{found.vertices:,}, {found.label_rate:.1%} of them labelled")
-    facts.add_row(
-        "edges", f"{found.edges:,}; {found.mean_degree:.1f} a vertex, {found.isolated:,} vertices without any"
-    )
+    degree = f"{found.mean_degree:.1f} per vertex, {found.isolated:,} vertices without edges"
+    facts.add_row("edges", f"{found.edges:,}; {degree}")
     if found.homophily is not None:
-        facts.add_row("homophily", f"{found.homophily:.3f} of the edges join two vertices of one class")
+        facts.add_row("homophily", f"{found.homophily:.3f} of the edges join vertices of the same class")
     facts.add_row("classes", f"{len(found.classes):,}")
     facts.add_row("features", found.features)
     steps = "" if found.time_steps == "steps" else f", in {found.time_steps}"
@@ -119,10 +120,10 @@ def show(to: Console, name: str, found: GraphDescription, k: int) -> None:
     if found.first_task is not None:
         share = found.unseen_vertices / max(found.test_vertices, 1)
         enough = found.test_vertices <= (1 - FIRST_TASK_SHARE) * found.vertices
-        why = "for a quarter of the vertices are older" if enough else "the last time; fewer than a quarter are older"
+        why = "a quarter of the vertices are older" if enough else "the last time; fewer than a quarter are older"
         facts.add_row("first task", f"{found.first_task}, {why}")
         facts.add_row("", f"{found.test_vertices:,} vertices from then on, {len(found.new_classes)} new classes")
-        facts.add_row("", f"{found.unseen_vertices:,} vertices ({share:.1%}) of a class never seen before")
+        facts.add_row("", f"{found.unseen_vertices:,} vertices ({share:.1%}) of an unseen class")
     to.print(facts)
     to.print()
     _show_differences(to, found.differences.get(str(k)))
@@ -133,11 +134,11 @@ def _show_differences(to: Console, found: DifferenceSummary | None) -> None:
     from rich.table import Table
 
     if found is None or not found.history_sizes:
-        to.print("No time differences: no vertex has a neighbour. Choose a history size yourself.\n")
+        to.print("There are no time differences, because the graph has no edges. Choose a history size yourself.\n")
         return
     title = f"Time differences over {found.hops} hop{'s' if found.hops > 1 else ''}: {found.pairs:,} pairs"
     if found.error is not None:
-        title += f" (estimated from {found.sources:,} vertices; shares are right within {found.error:.1%})"
+        title += f" (estimated from {found.sources:,} vertices; error of shares at most {found.error:.1%})"
     table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
     table.add_column("share of pairs covered")
     table.add_column("time difference", justify="right")
@@ -159,7 +160,7 @@ def _show_tasks(to: Console, found: GraphDescription) -> None:
         table.add_column(head, justify="right")
     tasks = list(zip(found.times, found.vertices_at, found.classes_at, found.unseen_at, strict=True))[found.tasks]
     if len(tasks) > _MOST_TASKS:
-        to.print(f"{len(tasks):,} tasks, of which the last {_MOST_TASKS} are shown (--json has all)")
+        to.print(f"The last {_MOST_TASKS} of {len(tasks):,} tasks (--json prints all)")
     for time, *counts in tasks[-_MOST_TASKS:]:
         moves = ("-" if move is None else f"{move:.2f}" for move in drift_at.get(time, (None, None)))
         table.add_row(str(time), *(f"{count:,}" for count in counts), *moves)
