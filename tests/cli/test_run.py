@@ -232,7 +232,7 @@ def test_progress_on_a_terminal(folder, monkeypatch, command):
         (["--alpha", "0"], "alpha"),
         (["--lr", "0"], "above 0"),
         (["--lr", "inf"], "lr is inf"),
-        (["--weight-decay", "-1"], "Give 0 or more"),
+        (["--weight-decay", "-1"], "Set it to a number from 0 up"),
         (["--first", "soon"], "'soon'"),
         (["--first", "99"], "Choose an earlier first task"),
         (["--label-rate", "0"], "above 0 and up to 1"),
