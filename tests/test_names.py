@@ -41,12 +41,12 @@ DETECTORS: list[Detector] = [
 
 
 @pytest.mark.parametrize("detector", DETECTORS, ids=repr)
-def test_what_a_file_holds_comes_back_as_it_was(detector: Detector) -> None:
+def test_a_description_in_json_is_rebuilt_as_it_was(detector: Detector) -> None:
     written = json.dumps(described(detector))
     assert rebuilt(json.loads(written), "detector") == detector
 
 
-def test_scores_of_ones_own_are_told_apart_but_not_rebuilt() -> None:
+def test_your_own_scores_are_described_but_not_rebuilt() -> None:
     class Mine(Energy):
         """Another score."""
 

@@ -1,4 +1,4 @@
-"""Scores that look at the graph, and those that pool others: against plain loops over vertices, words and edges."""
+"""Scores of words and neighbours and scores made of others, against plain loops over vertices, words and edges."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ OF_GRAPHS: list[Score] = [
     KnownDistance(),
     SliceDensity(),
 ]
-CLASSES = ("red", "blue", "green")  # "grey" has labels, too, but is not known; "green" had none of late
+CLASSES = ("red", "blue", "green")  # "grey" has labels, too, but is not known; "green" has no recent labels
 
 
 @dataclass
@@ -212,7 +212,7 @@ def cosines(world: World) -> dict[tuple[str, str], float]:
 
 
 def or_mean(values: list[float | None]) -> list[float]:
-    """With the mean of the others for those of whom nothing is to be seen."""
+    """The values, with the mean of the others for vertices without one."""
     others = mean([x for x in values if x is not None])
     return [others if x is None else x for x in values]
 
@@ -259,7 +259,7 @@ def test_scores_are_those_of_their_formulas(score: Score, seed: int) -> None:
     outputs = world.outputs(seed)
     expected = np.array(SLOW[score](world, outputs))
     without = np.isnan(expected)
-    expected[without] = expected[~without].mean()  # of whom nothing is to be seen, the mean of the others
+    expected[without] = expected[~without].mean()  # vertices without a value get the mean of the others
     found = score.compute(outputs, {})
     assert found.dtype == torch.float64
     np.testing.assert_allclose(found, expected, atol=1e-9)
@@ -271,7 +271,7 @@ def test_scores_are_those_of_their_formulas(score: Score, seed: int) -> None:
 
 
 @pytest.mark.parametrize("score", OF_GRAPHS, ids=repr)
-def test_without_words_scores_of_words_say_nothing_and_others_do(score: Score) -> None:
+def test_without_words_scores_of_words_are_0_and_others_are_not(score: Score) -> None:
     world = a_world(text=False)
     found = score.compute(world.outputs(), {})
     if score in OF_GRAPHS[:4]:
@@ -290,7 +290,7 @@ def test_scores_are_finite_wherever_there_is_little(score: Score, features: str,
     if features in ("text", "no text"):
         rows["text"] = ["a b", "b", "", "c a", "a", "d"] if features == "text" else [""] * 6
     graph = EvolvingGraph.build(rows, [(0, 1), (2, 3), (4, 5)], **more)
-    for time in (0, 2, 3, 5, 9, 10):  # nothing is older, one vertex, nobody, only the slice, after the last
+    for time in (0, 2, 3, 5, 9, 10):  # no older vertices, one vertex, none, only the slice, after the last
         task = Task(graph, time, 1)
         outputs = Outputs(torch.zeros(len(task.test_ids), len(classes)), context=SliceContext(task, classes))
         for one in (
@@ -310,7 +310,7 @@ def test_scores_are_finite_wherever_there_is_little(score: Score, features: str,
 
 
 @pytest.mark.parametrize("score", OF_GRAPHS, ids=repr)
-def test_without_a_graph_all_are_alike(score: Score) -> None:
+def test_without_context_all_vertices_score_0(score: Score) -> None:
     outputs = a_world().outputs()
     assert score.compute(replace(outputs, context=None), {}).tolist() == [0] * len(outputs)
     assert score.fit(outputs, torch.zeros(len(outputs), dtype=torch.int64), {}) == {}
@@ -335,7 +335,7 @@ def test_a_class_that_merely_grows_has_growing_words_but_no_excess() -> None:
 
 @dataclass(frozen=True)
 class Given(Score):
-    """Whatever stands in the first column of the hidden vectors."""
+    """The first column of the hidden vectors."""
 
     def compute(self, outputs: Outputs, state: State) -> Tensor:  # noqa: ARG002
         assert outputs.hidden is not None
@@ -370,7 +370,7 @@ def test_propagation_is_that_of_the_formula(text: bool, weight: float, rounds: i
     np.testing.assert_array_equal(np.array(found)[alone], np.array(own)[alone])
 
 
-def test_who_has_no_kin_keeps_its_score_to_the_last_bit() -> None:
+def test_a_vertex_without_similar_ones_keeps_its_score_to_the_last_bit() -> None:
     world = a_world()
     outputs = with_values(world)
     found, own = Propagated(Given()).compute(outputs, {}), Given().compute(outputs, {})
@@ -406,7 +406,7 @@ def test_levels_of_several_slices_are_those_of_numpy() -> None:
         outputs = with_values(world, seed)
         targets = torch.from_numpy(np.random.default_rng(seed).integers(-2, 3, len(outputs)))
         raw = np.stack([score.compute(outputs, {}).numpy() for score in scores], 1)
-        if seed == 0:  # before anything was looked back at, the slice itself is the measure
+        if seed == 0:  # before anything is observed, the slice itself standardises
             expected = np.average(np.clip((raw - raw.mean(0)) / raw.std(0), -4, 4), axis=1, weights=counts)
             np.testing.assert_allclose(both.compute(outputs, state), expected, atol=1e-12)
         known = raw[targets.numpy() >= 0]
@@ -428,7 +428,7 @@ def test_counts_are_as_many_numbers_as_there_are_scores(counts: Any) -> None:
         Average((Energy(), MSP()), counts)
 
 
-def test_a_slice_that_is_stranger_than_ever_scores_high_as_a_whole() -> None:
+def test_a_slice_above_past_slices_scores_high_as_a_whole() -> None:
     outputs = with_values(a_world())
     score = Average((Given(),))
     state = score.observe(outputs, torch.zeros(len(outputs), dtype=torch.int64), {})
@@ -470,7 +470,7 @@ def inner(state: State, column: int) -> dict[str, Tensor]:
     return {name: value[:, [column]] for name, value in state.items()}
 
 
-def test_what_says_nothing_takes_no_part_but_counts_for_nought() -> None:
+def test_a_score_that_is_0_for_a_slice_counts_as_0_in_the_average() -> None:
     outputs = with_values(a_world(text=False))
     alone, both = Average((Given(),)), Average((Given(), WordGrowth()))
     np.testing.assert_allclose(both.compute(outputs, {}), alone.compute(outputs, {}) / 2, atol=1e-12)
@@ -537,11 +537,11 @@ def test_levels_survive_restarts_however_deep_they_are(restart: Any) -> None:
             "past.score/0/score/means",
             "past.score/0/score/variances",
         ):
-            assert past[name].shape == (3 + number, 2), name  # three rehearsals, and all tasks before this
+            assert past[name].shape == (3 + number, 2), name  # three replayed slices, and all tasks before this
             if before:
                 assert torch.equal(past[name][:-1], before[name])
         assert int(past["past.slices"][-1]) == 2 + number
-        assert {"score/0/mean", "score/0/score/1/mean"} <= state.keys()  # what was fitted is there anew
+        assert {"score/0/mean", "score/0/score/1/mean"} <= state.keys()  # what was fitted last
         before = past
     assert number == 3
 

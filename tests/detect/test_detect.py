@@ -406,7 +406,7 @@ def test_the_suite_finds_a_state_that_cannot_grow() -> None:
         check_detector(PastDoesNotGrow())
 
 
-def test_the_suite_shows_labels_that_have_not_come() -> None:
+def test_the_suite_has_missing_labels() -> None:
     with pytest.raises(IndexError, match="index"):
         check_detector(TakesNoLabelForAClass())
 
@@ -480,7 +480,7 @@ def test_softmax_scores_and_never_rejects() -> None:
 
 
 @pytest.mark.parametrize("detector", [Softmax(), DOC(), GDOC()], ids=repr)
-def test_the_loss_of_nobody_is_nought(detector: Detector) -> None:
+def test_the_loss_of_no_vertices_is_0(detector: Detector) -> None:
     logits, targets, counts = draw(4, 3)
     logits.requires_grad_()
     for rows, weights in ((slice(0), None), (slice(0), torch.zeros(0)), (slice(None), torch.zeros(4))):
@@ -536,7 +536,7 @@ def test_the_gradient_is_right(transposed: bool) -> None:
             assert torch.autograd.gradcheck(lambda x, d=detector, w=given_weights: d.loss(x, targets, counts, w), args)
 
 
-def test_the_gradient_comes_out_alike_each_time_and_scales() -> None:
+def test_the_gradient_is_the_same_in_each_call_and_scales() -> None:
     logits, targets, counts = draw(30, 4)
     logits.requires_grad_()
     loss = GDOC().loss(logits, targets, counts)
@@ -738,7 +738,7 @@ def test_classes_that_came_after_the_fit_have_the_plain_threshold() -> None:
 
 
 @pytest.mark.parametrize("detector", [Softmax(), DOC(), DOC(alpha=3.0), GDOC()], ids=repr)
-def test_nobody_can_be_judged(detector: Detector) -> None:
+def test_an_empty_slice_is_decided(detector: Detector) -> None:
     nobody = Outputs(torch.zeros(0, 3))
     state = detector.fit(nobody, torch.zeros(0, dtype=torch.int64), {})
     assert len(nobody) == 0

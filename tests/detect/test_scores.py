@@ -163,7 +163,7 @@ def test_states_are_flat_can_be_saved_and_are_left_alone(score: Score, width: in
 
 @pytest.mark.parametrize("score", ALL, ids=repr)
 @pytest.mark.parametrize("width", [0, 6])
-def test_classes_come_and_go(score: Score, width: int) -> None:
+def test_classes_appear_and_leave(score: Score, width: int) -> None:
     state = score.fit(*draw(30, 2, width), {})
     # Two classes more, of which the last has no vertex; the first class has left.
     train, _ = draw(20, 4, width, seed=1)
@@ -213,7 +213,7 @@ def test_extremes_of_single_precision(score: Score, size: float, width: int) -> 
         assert score.compute(usual, state).isfinite().all()
 
 
-def test_a_thing_that_is_no_number_shows() -> None:
+def test_nan_in_the_outputs_gives_nan() -> None:
     train, targets = draw(20, 3)
     new, _ = draw(4, 3, seed=1)
     new.logits[1], new.hidden[1] = math.nan, math.nan
@@ -317,7 +317,7 @@ def test_a_cold_energy_is_the_largest_logit() -> None:
 
 @dataclass(frozen=True)
 class FirstHidden(Score):
-    """Whatever stands in the first column of the hidden vectors."""
+    """The first column of the hidden vectors."""
 
     def compute(self, outputs, state):
         return outputs.hidden[:, 0].double()
@@ -359,7 +359,7 @@ def test_relative_by_hand() -> None:
 @pytest.mark.parametrize("weight", [0.01, 10, 1e6])
 def test_relative_is_that_of_the_formula(inner: Score, weight: float) -> None:
     train, targets = draw(60, 4, dtype=torch.float32)
-    train.logits[:, 3] -= 100  # nobody is predicted as the last class
+    train.logits[:, 3] -= 100  # no vertex is predicted as the last class
     new, _ = draw(40, 4, seed=1, dtype=torch.float32)
     score = Relative(inner, weight)
     state = score.fit(train, targets, {})
@@ -425,7 +425,7 @@ def test_classes_that_came_after_the_fit_have_the_values_of_all() -> None:
 
 @pytest.mark.parametrize("value", [0.0, 0.1, 1e4, -1e-30])
 @pytest.mark.parametrize("n", [1, 7])
-def test_where_all_score_alike_the_deviation_is_one(value: float, n: int) -> None:
+def test_if_all_scores_are_equal_the_deviation_is_1(value: float, n: int) -> None:
     score = Relative(FirstHidden())
     train = with_scores([value] * n, [row % 2 for row in range(n)], 3)
     state = score.fit(train, torch.zeros(n, dtype=torch.int64), {})
@@ -434,7 +434,7 @@ def test_where_all_score_alike_the_deviation_is_one(value: float, n: int) -> Non
     assert score.compute(with_scores([value + 2, value], [0, 2], 3), state).tolist() == pytest.approx([2, 0], abs=1e-9)
 
 
-def test_what_is_next_to_nought_is_nought() -> None:
+def test_a_spread_close_to_0_counts_as_rounding() -> None:
     # As the distance of a vector to itself may be, where it is not 0.
     score = Relative(FirstHidden())
     state = score.fit(with_scores([0, 1e-32, 3e-32], [0, 1, 1], 2), torch.tensor([0, 1, 1]), {})

@@ -1,4 +1,4 @@
-"""Where the line between known and unseen is drawn, and that any score can be decided by any line."""
+"""Thresholds: their values, and that each works with each score."""
 
 from __future__ import annotations
 
@@ -81,11 +81,11 @@ def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     assert past.slices.max() == 5
 
 
-# --- lines -----------------------------------------------------------------------------------------------------------
+# --- thresholds -----------------------------------------------------------------------------------------------------------
 
 
-def line_of(rule: Threshold, past: Past, column: int = 0) -> float:
-    """Where a vertex of a score of 0 finds the line."""
+def threshold_of(rule: Threshold, past: Past, column: int = 0) -> float:
+    """The threshold for a vertex with the score 0."""
     return -float(rule.excess(torch.zeros(1, dtype=torch.float64), torch.tensor([column]), past)[0])
 
 
@@ -100,8 +100,8 @@ def test_a_share_of_the_past_lies_above_the_quantile(share: float) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 60), st.sampled_from([0.01, 0.05, 0.2, 0.5]), st.integers(0, 1000))
-def test_the_conformal_line_is_crossed_with_at_most_the_rate(size: int, rate: float, seed: int) -> None:
-    """By symmetry: of size + 1 vertices, each left out in turn, at most that share crosses the line of the others."""
+def test_the_conformal_threshold_is_exceeded_with_at_most_the_rate(size: int, rate: float, seed: int) -> None:
+    """By symmetry: of size + 1 vertices, each left out in turn, at most that share exceeds the threshold of the others."""
     scores = torch.from_numpy(np.random.default_rng(seed).normal(size=size + 1))
     zeros = torch.zeros(size, dtype=torch.int64)
     crossed = 0
@@ -109,7 +109,7 @@ def test_the_conformal_line_is_crossed_with_at_most_the_rate(size: int, rate: fl
         others = torch.cat([scores[:left], scores[left + 1 :]])
         past = Past.of({}).grown(others, Outputs(torch.zeros(size, 1)), zeros)
         crossed += bool(Conformal(rate).excess(scores[left : left + 1], zeros[:1], past)[0] > 0)
-    # With few vertices no line is high enough: the highest is taken, which one of them crosses.
+    # With few vertices no threshold is high enough: the highest score is used, which one of them exceeds.
     assert crossed <= max(rate * (size + 1), 1) + 1e-9
 
 
@@ -123,7 +123,7 @@ def test_the_conformal_share_follows_what_was_missed() -> None:
     assert shares[0] == 0.1
     assert shares[-1] < 0.05
     assert Conformal(0.1, step=0.0).shares(past) == [0.1] * 8
-    assert line_of(Conformal(0.1, step=0.2), past) > line_of(Conformal(0.1, step=0.0), past)
+    assert threshold_of(Conformal(0.1, step=0.2), past) > threshold_of(Conformal(0.1, step=0.0), past)
 
 
 @pytest.mark.parametrize(("most", "flagged"), [(0, 0), (1, 1), (3, 3), (8, 6), (9, 9), (50, 10)])
@@ -135,7 +135,7 @@ def test_a_budget_is_not_exceeded(most: int, flagged: int) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 12), st.booleans()), min_size=2, max_size=30))
-def test_the_best_line_is_as_good_as_any(rows: list[tuple[int, bool]]) -> None:
+def test_the_best_threshold_is_as_good_as_any(rows: list[tuple[int, bool]]) -> None:
     scores, unseen = (np.array(column) for column in zip(*rows, strict=True))
     line, highest = map(float, best_threshold(torch.from_numpy(scores).double(), torch.from_numpy(unseen)))
     every = [mcc(unseen, scores > value) for value in np.arange(-0.5, 13)]
@@ -143,18 +143,18 @@ def test_the_best_line_is_as_good_as_any(rows: list[tuple[int, bool]]) -> None:
     assert max(highest, 0) == pytest.approx(max(*every, 0))
 
 
-def test_few_unseen_vertices_move_the_line_little() -> None:
+def test_few_unseen_vertices_change_the_threshold_little() -> None:
     few, many = a_past(slices=1, each=40), a_past(slices=20, each=200)
     for past in (few, many):
         prior, (best, reached) = float(quantile(past.known.scores, 0.1)), best_threshold(past.scores, past.unseen)
         assert 0.1 < reached < 0.9
         count = int(past.unseen.sum()) * float(reached)
         expected = (count * float(best) + 100 * prior) / (count + 100)
-        assert line_of(BackTest(0.1, weight=100, most=1, level=0), past) == pytest.approx(expected)
+        assert threshold_of(BackTest(0.1, weight=100, most=1, level=0), past) == pytest.approx(expected)
 
 
 def drifting(helps: bool) -> Past:
-    """Slices at levels far apart: those with new classes higher than the others, or anywhere."""
+    """Slices with different medians: higher with new classes, or independent of them."""
     random, past = np.random.default_rng(5), Past.of({})
     for number in range(12):
         unseen = random.random(300) < (0.2 if number % 2 else 0)
@@ -165,7 +165,7 @@ def drifting(helps: bool) -> Past:
     return past
 
 
-def test_the_past_tells_whether_slices_are_put_on_one_level() -> None:
+def test_past_slices_decide_whether_slices_are_shifted() -> None:
     scores = torch.from_numpy(np.random.default_rng(6).normal(6, 1, 300))
     best = torch.zeros(300, dtype=torch.int64)
     for past, least, most in ((drifting(helps=True), 0.0, 0.3), (drifting(helps=False), 0.7, 1.0)):
@@ -176,20 +176,20 @@ def test_the_past_tells_whether_slices_are_put_on_one_level() -> None:
         assert torch.equal(found, given)
 
 
-def test_as_long_as_nothing_was_new_levels_are_left_as_they_are() -> None:
+def test_without_unseen_vertices_slices_are_not_shifted() -> None:
     past = drifting(helps=False)
     known = Past(past.scores, torch.zeros_like(past.unseen), past.best, past.slices)
     scores, best = torch.linspace(-3, 9, 50, dtype=torch.float64), torch.zeros(50, dtype=torch.int64)
     assert torch.equal(BackTest().excess(scores, best, known), BackTest(level=0).excess(scores, best, known))
 
 
-def test_on_one_level_a_drift_of_a_whole_slice_means_nothing() -> None:
+def test_with_full_shift_a_drift_of_a_whole_slice_is_ignored() -> None:
     past, scores = drifting(helps=False), torch.linspace(-3, 3, 5000, dtype=torch.float64)
     best = torch.zeros(5000, dtype=torch.int64)
     one, other = (BackTest(level=1).excess(scores + drift, best, past) for drift in (0.0, 5.0))
-    assert (one - other).abs().max() < 0.05  # but for the little that a slice of 5,000 is not trusted
+    assert (one - other).abs().max() < 0.05  # except for the small part by which a slice of 5,000 is not trusted
     few = BackTest(level=1).excess(torch.tensor([0.0, 50.0], dtype=torch.float64), best[:2], past)
-    assert few[1] > 0  # of two vertices neither is the level
+    assert few[1] > 0  # two vertices make no median
 
 
 @settings(max_examples=100, deadline=None)
@@ -198,8 +198,8 @@ def test_on_one_level_a_drift_of_a_whole_slice_means_nothing() -> None:
     st.sampled_from([0.0, 0.01, 0.1, 0.3, 1 / 3, 0.5, 0.7, 1.0]),
     st.integers(0, 5),
 )
-def test_no_more_of_a_slice_than_the_most_is_rejected(values: list[int], most: float, slices: int) -> None:
-    """Those with the highest scores, as far as the line of the past reaches down."""
+def test_no_more_of_a_slice_than_the_limit_is_flagged(values: list[int], most: float, slices: int) -> None:
+    """Those with the highest scores, if they are above the threshold of the past."""
     scores, best = torch.tensor(values, dtype=torch.float64) - 4, torch.zeros(len(values), dtype=torch.int64)
     past = a_past(slices)
     excess, free = (BackTest(most=share).excess(scores, best, past) for share in (most, 1.0))
@@ -209,27 +209,27 @@ def test_no_more_of_a_slice_than_the_most_is_rejected(values: list[int], most: f
     assert torch.equal(excess.argsort(stable=True), scores.argsort(stable=True))
     if int((free > 0).sum()) <= allowed:
         assert torch.equal(rejected, free > 0)
-    else:  # as many as there is room for; of those that score alike, all or none
+    else:  # as many as are allowed; of equal scores, all or none
         sizes = [int((scores >= value).sum()) for value in scores.unique()]
         assert int(rejected.sum()) == max([size for size in sizes if size <= allowed], default=0)
 
 
-def test_the_most_does_not_move_a_line_that_is_high_enough() -> None:
+def test_the_limit_does_not_change_a_threshold_that_is_high_enough() -> None:
     past, scores = a_past(), torch.linspace(-3, 9, 200, dtype=torch.float64)
     best = torch.zeros(200, dtype=torch.int64)
-    line = line_of(BackTest(most=1, level=0), past)
+    line = threshold_of(BackTest(most=1, level=0), past)
     few = scores[scores < line + 0.5]
     kept = BackTest(level=0).excess(few, best[: len(few)], past)
     assert torch.allclose(few - kept, torch.tensor(line).double())
     assert int((BackTest().excess(scores, best, past) > 0).sum()) == 60
     assert int((BackTest(most=0).excess(scores, best, past) > 0).sum()) == 0
     assert BackTest().most == 0.3
-    one = torch.tensor([99.0], dtype=torch.float64)  # rounded up: of a single vertex it may be rejected
+    one = torch.tensor([99.0], dtype=torch.float64)  # rounded up: a single vertex may be flagged
     assert bool(BackTest().excess(one, best[:1], past) > 0)
 
 
 @pytest.mark.parametrize("rule", [Conformal(), BackTest()])
-def test_without_a_past_nobody_is_rejected(rule: Threshold) -> None:
+def test_without_a_past_no_vertex_is_flagged(rule: Threshold) -> None:
     scores = torch.tensor([0.0, 5.0, 1e9], dtype=torch.float64)
     excess = rule.excess(scores, torch.zeros(3, dtype=torch.int64), Past.of({}))
     assert (excess <= 0).all()
@@ -285,7 +285,7 @@ def test_thresholds_have_names() -> None:
     assert {type(rule) for rule in RULES} == set(THRESHOLDS.values())
 
 
-def test_it_lives_decides_and_takes_nothing_from_the_classifier(one_thread: None) -> None:
+def test_it_finds_unseen_vertices_and_predicts_as_the_plain_classifier(one_thread: None) -> None:
     graph = synthetic(vertices=900, times=9, classes=4, new_classes=3, words=200, seed=3)
     given_tasks = list(tasks(graph, 2, first=4))
     plain = LifelongLearner(GraphSAGE(hidden=16), Softmax(), steps=40, lr=0.02)
@@ -298,5 +298,5 @@ def test_it_lives_decides_and_takes_nothing_from_the_classifier(one_thread: None
         rejected.append(torch.from_numpy(other.flagged))
         unseen.append(np.array([name not in other.known for name in task.truth]))
     past = Past.of(ours.detector_.state)
-    assert past.slices[-1] + 1 == 3 + len(given_tasks) - 1  # the rehearsals, and all tasks but the last
+    assert past.slices[-1] + 1 == 3 + len(given_tasks) - 1  # the replayed slices, and all tasks but the last
     assert mcc(np.concatenate(unseen), torch.cat(rejected).numpy()) > 0.3

@@ -203,7 +203,7 @@ def test_the_nearest_by_words_are_those_of_brute_force(n: int, columns: int, num
 
 @given(st.integers(1, 25), st.integers(0, 10_000))
 @some
-def test_who_is_near_does_not_depend_on_the_order(n: int, seed: int) -> None:
+def test_the_nearest_do_not_depend_on_the_order(n: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     words, order, ranks = texts(n, 6, seed, share=0.4), rng.permutation(n), rng.permutation(n)
     rows = weighted(words, np.full(6, 2), n)

@@ -161,7 +161,7 @@ def test_angles_between_vectors_are_those_of_weighed_words(seed: int) -> None:
         np.testing.assert_allclose(np.sort(context.nearest_known[row]), known, atol=1e-12)
 
 
-def test_kin_are_neighbours_in_the_slice_and_the_nearest_by_rare_words() -> None:
+def test_similar_are_neighbours_in_the_slice_and_the_nearest_by_rare_words() -> None:
     graph = few_words(words=60, edges=900)
     context = SliceContext(Task(graph, 4, 1), ())
     slice_rows = range(context.window.rows.start + context.start, context.window.rows.stop)
@@ -187,7 +187,7 @@ def test_kin_are_neighbours_in_the_slice_and_the_nearest_by_rare_words() -> None
     assert expected.max() == 2
 
 
-def test_words_of_many_make_nobody_kin() -> None:
+def test_common_words_make_no_vertices_similar() -> None:
     texts = ["old"] * 5 + ["all"] * 20 + ["all rare", "rare", "other"]
     graph = EvolvingGraph.build({"id": range(28), "time": [0] * 5 + [1] * 23, "text": texts})
     kin = SliceContext(Task(graph, 1, 1), ()).similar.toarray()
@@ -294,7 +294,7 @@ def test_every_kind_of_graph_can_be_seen(kind: str, time: int) -> None:
         assert context.words.shape[1] == 0
         assert not lengths.any()
         inside = context.window.adjacency[older:, older:].toarray()
-        assert np.array_equal(context.similar.toarray(), inside)  # nobody is like whom nothing is known of
+        assert np.array_equal(context.similar.toarray(), inside)  # a vertex without features is similar to none
 
 
 @pytest.mark.parametrize("features", ["text", "dense", "nothing"])
@@ -304,7 +304,7 @@ def test_one_vertex_and_none(features: str) -> None:
     graph = EvolvingGraph.build({**rows, "text": ["a b", "b"]} if features == "text" else rows, **more)
     for time, number in ((0, 1), (5, 0), (9, 1)):
         context = SliceContext(Task(graph, time, 1), ("c",))
-        assert (context.start, len(context)) == (0, number)  # in the three times before there was nobody
+        assert (context.start, len(context)) == (0, number)  # no vertices in the three periods before
         assert context.known.tolist() == []
         assert context.vectors.shape[0] == number
         assert context.nearest.shape == (number, 0)

@@ -1,4 +1,4 @@
-"""A second model beside the first: trained with another loss, kept with it, and no burden to it."""
+"""The auxiliary model: trained with another loss and saved with the model, which it does not change."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_without_a_word_from_the_detector_there_is_no_second_model() -> None:
         assert one.outputs(last).auxiliary_logits is None
 
 
-def test_a_fit_and_a_observe_are_given_what_it_says() -> None:
+def test_fit_and_observe_get_the_auxiliary_logits() -> None:
     seen: list[tuple[str, Outputs]] = []
 
     @dataclass(frozen=True)
@@ -162,20 +162,20 @@ def _interrupt(_step: int, _loss: float) -> None:
     raise KeyboardInterrupt
 
 
-def test_steps_are_told_of_both() -> None:
+def test_steps_of_both_models_are_reported() -> None:
     told: list[int] = []
     (first, *_) = tasks(GRAPH, 2, first=3)
     learner(WATCHED).adapt(first, lambda step, _: told.append(step))
     assert told == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
-def test_a_detector_that_comes_later_starts_its_second_model_then() -> None:
+def test_a_detector_that_is_set_later_starts_its_auxiliary_model_then() -> None:
     one, fresh = learner(Softmax()), learner(GDOC())
     lived(one, until=3)
     task = next(task for task in tasks(GRAPH, 2, first=3) if task.time == 4)
     for name in ("tasks_", "classes_", "vocabulary_"):  # which its draws go by
         setattr(fresh, name, getattr(one, name))
-    one.set_params(detector=Careless()).adapt(task)  # there is nothing to look back at with it yet
+    one.set_params(detector=Careless()).adapt(task)  # it has no auxiliary model to observe with yet
     alike(one.auxiliary_weights_, fresh.adapt(task).weights_)
     later = next(task for task in tasks(GRAPH, 2, first=3) if task.time == 5)
     assert "past.seen" in one.adapt(later).detector_.state
@@ -184,7 +184,7 @@ def test_a_detector_that_comes_later_starts_its_second_model_then() -> None:
 
 @dataclass(frozen=True)
 class Careless(Softmax):
-    """Takes it that the second model is there when it looks back."""
+    """Relies on the auxiliary model when it observes."""
 
     @property
     def requires(self) -> Requirements:
@@ -195,7 +195,7 @@ class Careless(Softmax):
         return {**before, "past.seen": outputs.auxiliary_logits.mean()}
 
 
-def test_who_asks_for_another_model_cannot_decide() -> None:
+def test_a_detector_with_another_auxiliary_model_cannot_decide() -> None:
     one = learner(PostHoc(Energy()))
     (*_, last) = lived(one)
     with pytest.raises(InputError, match="PostHoc requires an auxiliary model, which was not trained"):
@@ -290,7 +290,7 @@ class OfDoc(Score):
         return outputs.logits.double().amax(1)
 
 
-def test_scores_made_of_others_ask_for_what_these_do() -> None:
+def test_scores_made_of_others_require_what_these_do() -> None:
     inner = Average((Energy(), AuxiliaryModel(), MSP()))
     for score in (AuxiliaryModel(), Relative(AuxiliaryModel()), Propagated(inner), inner):
         assert (
@@ -311,11 +311,11 @@ def test_the_score_is_silent_without_an_auxiliary_model() -> None:
 
 
 @pytest.mark.parametrize("detector", [WATCHED, PostHoc(Relative(AuxiliaryModel())), AutoDetector()])
-def test_detectors_with_a_second_model_keep_the_contract(detector: Detector) -> None:
+def test_detectors_with_an_auxiliary_model_keep_the_contract(detector: Detector) -> None:
     check_detector(detector)
 
 
-def test_the_contract_gives_no_second_model_to_whom_did_not_ask() -> None:
+def test_the_suite_gives_auxiliary_logits_only_if_they_are_required() -> None:
     @dataclass(frozen=True)
     class Greedy(Softmax):
         def decide(self, outputs: Outputs, state: Any) -> Decision:
@@ -327,7 +327,7 @@ def test_the_contract_gives_no_second_model_to_whom_did_not_ask() -> None:
 
 
 @pytest.mark.parametrize("second", ["gdoc", AutoDetector()])
-def test_the_contract_looks_at_the_second_too(second: Any) -> None:
+def test_the_suite_checks_the_auxiliary_detector_too(second: Any) -> None:
     @dataclass(frozen=True)
     class Odd(Softmax):
         @property
@@ -338,7 +338,7 @@ def test_the_contract_looks_at_the_second_too(second: Any) -> None:
         check_detector(Odd())
 
 
-def test_the_contract_catches_whoever_goes_by_the_number_of_a_class() -> None:
+def test_the_suite_finds_a_score_that_depends_on_the_order_of_the_classes() -> None:
     @dataclass(frozen=True)
     class First(Softmax):
         @property

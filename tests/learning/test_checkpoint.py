@@ -1,4 +1,4 @@
-"""Saving and loading a learner: the same numbers afterwards, damage is told, and nothing is lost on the way."""
+"""Save and load a learner: same numbers, damage is reported, and a failure loses nothing."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_saving_again_replaces_what_was_there(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("weights-*"))) == 1
 
 
-def test_a_module_of_the_users_own_comes_back_with_the_module(tmp_path: Path) -> None:
+def test_a_learner_with_your_own_module_is_loaded_with_the_module(tmp_path: Path) -> None:
     class Net(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -101,7 +101,7 @@ def test_a_module_of_the_users_own_comes_back_with_the_module(tmp_path: Path) ->
     np.testing.assert_array_equal(loaded.predict(task).score, learner.predict(task).score)
 
 
-def test_damage_is_told(tmp_path: Path) -> None:
+def test_damage_is_reported(tmp_path: Path) -> None:
     trained().save(tmp_path)
     path, (weights,) = tmp_path / MANIFEST, tmp_path.glob("weights-*")
     good, data = path.read_text(), weights.read_bytes()
@@ -198,7 +198,7 @@ def test_settings_that_json_does_not_know_are_saved_as_plain_numbers(tmp_path: P
     assert loaded.lr == 0.01
 
 
-def test_a_detector_of_the_users_own_comes_back_with_the_detector(tmp_path: Path) -> None:
+def test_a_learner_with_your_own_detector_is_loaded_with_the_detector(tmp_path: Path) -> None:
     class Own(GDOC):
         pass
 

@@ -1,4 +1,4 @@
-"""A detector looks back: at what the model in force said, before it learns the labels that have come."""
+"""Replay: a detector observes the outputs at the time of the decision, before the model is trained on the labels."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def learner(detector: Any = Witness(), **settings: Any) -> LifelongLearner:  # n
 
 
 def lived(of: LifelongLearner, given: list[Task]) -> list[tuple[Tensor, Tensor]]:
-    """What the model said of each task when it decided, for vertices with a label, and their columns."""
+    """Outputs for each task at the time of the decision, for vertices with a label, and their columns."""
     said = []
     for task in given:
         of.adapt(task)
@@ -194,7 +194,7 @@ def decided(graph: EvolvingGraph, detector: Detector, others: list[Detector] | N
 def other_futures() -> dict[str, EvolvingGraph]:
     late = [SMALL.ids[int(row)] for row in np.flatnonzero(SMALL.times > LAST)]
     return {
-        "as it is": shuffled_future(SMALL, SMALL.last_time, 0),  # written down anew, as the others are
+        "as it is": shuffled_future(SMALL, SMALL.last_time, 0),  # rebuilt, like the others
         "shuffled": shuffled_future(SMALL, LAST, 1),
         "cut off": shuffled_future(SMALL.remove(late), LAST, 0),
     }

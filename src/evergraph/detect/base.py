@@ -74,7 +74,7 @@ class Outputs:
         return len(self.logits)
 
     def __getitem__(self, rows: Tensor | slice) -> Outputs:
-        """Outputs for some of the vertices, without context, because they are no whole slice."""
+        """Outputs for some of the vertices, without context, because they are not a whole slice."""
         hidden, auxiliary = (None if part is None else part[rows] for part in (self.hidden, self.auxiliary_logits))
         return Outputs(self.logits[rows], hidden, auxiliary_logits=auxiliary)
 

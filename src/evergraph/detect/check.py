@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
@@ -288,33 +287,22 @@ def _labels(targets: Tensor, classes: int) -> Tensor:
 @cache
 def _context(targets: tuple[int, ...], classes: tuple[str, ...], flip: bool = False) -> SliceContext:
     """A slice of vertices of these classes, after the training vertices; ``flip`` reverses the rows of the slice."""
-    columns = np.array([*_TRAIN.tolist(), *targets])
-    older = np.arange(len(columns)) < len(_TRAIN)
-    times = np.where(older, np.arange(len(columns)) % _OLDER, _OLDER)
-    rng = np.random.default_rng(1)
-    texts = [" ".join(_words(rng, column)) for column in columns.tolist()]
-    edges = [(row, other) for row in range(len(columns)) for other in _neighbours(rng, row, columns, older)]
+    columns, older, rng = np.array([*_TRAIN.tolist(), *targets]), len(_TRAIN), np.random.default_rng(1)
+    texts, edges = [], []
+    for row, column in enumerate(columns.tolist()):  # some vertices have no words, and some no neighbours
+        number = int(rng.integers(0, 5))
+        own, common = rng.choice(14, number, replace=False), rng.choice(6, number // 2, replace=False)
+        texts.append(" ".join([*(f"{'abcdez'[column]}{word}" for word in own), *(f"any{word}" for word in common)]))
+        same = np.flatnonzero(columns == column)
+        first = same[same < older]
+        near = [*rng.choice(first, min(1, len(first))), *rng.choice(same, int(rng.integers(0, 3)))]
+        edges += [(row, int(other)) for other in near if rng.random() < 0.8]
     rows = np.arange(len(columns))
-    rows[len(_TRAIN) :] = rows[len(_TRAIN) :][:: -1 if flip else 1].copy()
+    times = np.where(rows < older, rows % _OLDER, _OLDER)
+    rows[older:] = rows[older:][:: -1 if flip else 1].copy()
     names = [_NAMES[column] if column >= 0 else "an unseen class" for column in columns[rows].tolist()]
-    vertices = {"id": rows, "time": times[rows], "label": names, "text": [texts[row] for row in rows.tolist()]}
+    vertices = {"id": rows, "time": times, "label": names, "text": [texts[row] for row in rows.tolist()]}
     return SliceContext(Task(EvolvingGraph.build(vertices, np.array(edges)), _OLDER, history=1), classes)
-
-
-def _words(rng: np.random.Generator, column: int) -> list[str]:
-    """Up to four words of the class and two that all classes use; some vertices have none."""
-    own = [f"{'new' if column < 0 else 'abcde'[column]}{number}" for number in range(14)]
-    common = [f"any{number}" for number in range(6)]
-    number = int(rng.integers(0, 5))
-    return [*rng.choice(own, number, replace=False), *rng.choice(common, number // 2, replace=False)]
-
-
-def _neighbours(rng: np.random.Generator, row: int, columns: NDArray[np.int64], older: NDArray[np.bool_]) -> list[int]:
-    """Vertices of the same class: up to one training vertex and two of any period; some vertices have none."""
-    alike = columns == columns[row]
-    first, any_of = np.flatnonzero(alike & older), np.flatnonzero(alike)
-    found = [*rng.choice(first, min(1, len(first))), *rng.choice(any_of, int(rng.integers(0, 3)))]
-    return [int(other) for other in found if rng.random() < 0.8]
 
 
 def _doubtful(dtype: torch.dtype, least: float = 0.0) -> Outputs:

@@ -77,13 +77,7 @@ class DOC(Detector):
         return {"sd": torch.where(counts > 0, sd, _deviations(state, classes, sd.device))}
 
     def thresholds(self, state: State, n_classes: int) -> Tensor:
-        """Threshold τ_i of each of ``n_classes`` known classes, as float64.
-
-        Examples
-        --------
-        >>> DOC(0.5, alpha=2.0).thresholds({"sd": torch.tensor([0.1, 0.4, torch.nan])}, 3)
-        tensor([0.8000, 0.5000, 0.5000], dtype=torch.float64)
-        """
+        """Threshold τ_i of each of ``n_classes`` known classes, as float64."""
         sd = _deviations(state, n_classes, None)
         plain = torch.full_like(sd, self.threshold)
         if self.alpha is None:

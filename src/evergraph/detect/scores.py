@@ -561,11 +561,6 @@ def predicted(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Rows and columns of predicted classes, and for each row the part that each of its predicted classes gets.
 
     A vertex has several predicted classes if their logits are equal: they share it in equal parts.
-
-    Examples
-    --------
-    >>> predicted(torch.tensor([[3.0, 1.0], [2.0, 2.0]]))
-    (tensor([0, 1, 1]), tensor([0, 0, 1]), tensor([1.0000, 0.5000], dtype=torch.float64))
     """
     largest = logits == logits.amax(1, keepdim=True)
     rows, columns = torch.nonzero(largest, as_tuple=True)

@@ -286,13 +286,7 @@ def _degree(past: Past, above: Tensor) -> float:
 
 
 def best_threshold(scores: Tensor, unseen: Tensor) -> tuple[Tensor, Tensor]:
-    """The median of the thresholds between two scores whose MCC is nearly the highest, and the highest MCC.
-
-    Examples
-    --------
-    >>> best_threshold(torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([False, False, True, True]))
-    (tensor(2.5000, dtype=torch.float64), tensor(1., dtype=torch.float64))
-    """
+    """The median of the thresholds between two scores whose MCC is nearly the highest, and the highest MCC."""
     order = torch.argsort(scores, descending=True)
     ranked, hits = scores[order].double(), torch.cumsum(unseen[order].double(), 0)
     above = torch.arange(1, len(ranked) + 1, dtype=torch.float64, device=ranked.device)
@@ -310,13 +304,7 @@ def best_threshold(scores: Tensor, unseen: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def quantile(scores: Tensor, share: float) -> Tensor:
-    """The smallest score that at most a share of the scores exceed; with a share of 0 the largest.
-
-    Examples
-    --------
-    >>> quantile(torch.tensor([1.0, 2.0, 3.0, 4.0]), 0.25)
-    tensor(3.)
-    """
+    """The smallest score that at most a share of the scores exceed; with a share of 0 the largest."""
     place = len(scores) - int(share * len(scores) + 1e-9)
     return scores.sort().values[max(place - 1, 0)]
 

@@ -21,12 +21,7 @@ Vectors = NDArray[np.floating]
 def weighted(words: sparse.csr_array, texts: NDArray[np.integer], total: int) -> sparse.csr_array:
     """Weight words by how rare they are (tf-idf), with rows of length 1; rows without words stay empty.
 
-    Parameters
-    ----------
-    words
-        One row per text, 1 for each word that it has. The result has the same dtype.
-    texts, total
-        Number of texts with each word, and number of all texts.
+    ``texts`` is the number of texts with each word, ``total`` the number of all texts.
 
     Examples
     --------
@@ -78,17 +73,8 @@ def nearest_by_vectors(
 ) -> tuple[NDArray[np.int64], Vectors]:
     """Return the rows, in no order, and the cosines of the vectors in ``among`` that are nearest to each vector.
 
-    Parameters
-    ----------
-    vectors, among
-        Vectors of length 1.
-    number
-        How many to return for each vector; fewer if there are fewer.
-    itself
-        Row of the first of ``vectors`` in ``among``, if ``among`` contains them in the same order: a vector is not its
-        own neighbour.
-    ranks
-        A number from 0 up for each of ``among``: of equally near ones, those with lower ranks are taken.
+    All vectors have length 1. ``itself`` is the row of the first of ``vectors`` in ``among``, if ``among`` contains
+    them in the same order: a vector is not its own neighbour. Of equally near ones, those with lower ranks are taken.
 
     Examples
     --------
@@ -109,12 +95,7 @@ def nearest_by_vectors(
 def nearest_by_words(rows: sparse.csr_array, number: int, ranks: NDArray[np.int64] | None = None) -> sparse.csr_array:
     """Return the nearest other rows of each row that share a word with it, as a sparse matrix of ones.
 
-    Parameters
-    ----------
-    rows
-        Weighted words, of length 1.
-    number, ranks
-        As in `nearest_by_vectors`.
+    Rows are weighted words, of length 1; ranks are as in `nearest_by_vectors`.
 
     Examples
     --------

@@ -31,14 +31,8 @@ _COMMON = 0.1  # words in more than this share of the slice's texts are ignored:
 class SliceContext:
     """A slice and the three periods before it, whatever the history of the task, with the labels that are released.
 
-    Properties are computed on first use and cached. "Words" are sparse features of any kind.
-
-    Parameters
-    ----------
-    task
-        The task of the slice.
-    classes
-        Names of the known classes in the order of the output layer.
+    Properties are computed on first use and cached. "Words" are sparse features of any kind. ``classes`` are the names
+    of the known classes in the order of the output layer.
 
     Examples
     --------

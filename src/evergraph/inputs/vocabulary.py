@@ -20,14 +20,8 @@ __all__ = ["Vocabulary"]
 class Vocabulary:
     """The features that a learner knows, in the order of the input layer. It only grows.
 
-    Parameters
-    ----------
-    names
-        Names of sparse features (words); None for dense features, which do not change.
-    width
-        Number of features.
-    text
-        How text becomes numbers, as in `Window.inputs`.
+    ``names`` are those of sparse features (words), None for dense features, which do not change; ``width`` is the
+    number of features; ``text`` is as in `Window.inputs`.
 
     Examples
     --------

@@ -34,16 +34,8 @@ def train(
 ) -> list[float]:
     """Train parameters in place with a detector's loss, and return the loss of each step.
 
-    Parameters
-    ----------
-    model, detector, weights
-        The model, the detector whose loss is used, and the parameters.
-    batch, counts
-        The training vertices, and the number of labelled ones of each class.
-    optimiser
-        Optimiser of the parameters that are trained.
-    steps, seed, on_step
-        Number of steps; the learner's seed and the number of the task; called after each step.
+    ``counts`` are the labelled vertices of each class in the window, ``optimiser`` has the parameters that are trained,
+    and ``seed`` is the learner's seed and the number of the task.
     """
     for value in optimiser.parameters:
         value.requires_grad_()
@@ -75,14 +67,7 @@ def train(
 
 
 def steps_a_task(steps: int, detector: Detector | None) -> int:
-    """Number of steps per task, including those of an auxiliary model.
-
-    Examples
-    --------
-    >>> from evergraph.detect import GDOC, AutoDetector
-    >>> steps_a_task(200, GDOC()), steps_a_task(200, AutoDetector())
-    (200, 400)
-    """
+    """Number of steps per task, including those of an auxiliary model."""
     return steps if detector is None or detector.requires.auxiliary is None else 2 * steps
 
 
