@@ -260,7 +260,7 @@ def test_bad_arguments(make, named: str, fix: str) -> None:
 
 @pytest.mark.parametrize("score", [Relative(MSP()), Relative(Relative(Energy()))], ids=repr)
 def test_nothing_can_be_scored_before_the_fit(score: Score) -> None:
-    with pytest.raises(InputError, match=r"the state has no '\w+'\. Give the state"):
+    with pytest.raises(InputError, match=r"the state has no '\w+'\. Pass the state"):
         score.compute(draw(3, 2)[0], {})
 
 
