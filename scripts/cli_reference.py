@@ -14,7 +14,7 @@ from typing import Any
 
 import typer
 
-from evergraph.cli import app
+from evergraph.cli import complete_app
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "cli.md"
 EVERYWHERE = ("-h", "--help", "--json", "--quiet")  # options of every command, explained once
@@ -39,7 +39,7 @@ Fish and PowerShell.
 
 def page() -> str:
     """The whole page."""
-    root = typer.main.get_command(app)
+    root = typer.main.get_command(complete_app())
     return HEAD + "".join(_section(root, None, "evergraph"))
 
 

@@ -237,7 +237,7 @@ def test_what_is_written(
     graph.save(tmp_path / "made & $here$")
     with caplog.at_level(logging.INFO, datasets.log.name):
         written = write_datasets([str(tmp_path / "made & $here$")], tmp_path / "out", "a test & more")
-    assert [record.getMessage().split(", ")[-1] for record in caplog.records] == ["graph 1 of 1"]
+    assert [record.getMessage().split()[-3:] for record in caplog.records] == [["(1", "of", "1)"]]
     expected = [f"datasets.{kind}" for kind in ("json", "md", "tex", "csv")]
     expected += [f"{name}.{kind}" for name in FIGURES for kind in ("svg", "png")]
     assert [path.name for path in written] == expected
@@ -252,7 +252,7 @@ def test_what_is_written(
             assert path.read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize(("paths", "problem"), [([], "no graph"), (["a/x", "b/x"], "two graphs are called x")])
+@pytest.mark.parametrize(("paths", "problem"), [([], "no graph"), (["a/x", "b/x"], "two graphs are named x")])
 def test_what_cannot_be_described(tmp_path: Path, paths: list[str], problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         write_datasets(paths, tmp_path / "out")

@@ -445,13 +445,13 @@ def test_histograms_need_shares() -> None:
 def test_results_that_do_not_belong_together_are_refused() -> None:
     results = made_up()
     (one, result), *others = results
-    with pytest.raises(InputError, match=r"gcn on cora under seed 0 .*both splits"):
+    with pytest.raises(InputError, match=r"gcn on cora with seed 0 .*both splits"):
         divergences(others)
-    with pytest.raises(InputError, match="do not come in pairs"):
+    with pytest.raises(InputError, match="are not pairs of splits"):
         divergences([(one, {"accuracy": result["accuracy"][:-1]}), *others])
     with pytest.raises(InputError, match="different numbers of epochs"):
         curves([(one, {"accuracy": result["accuracy"][:-1]}), *others])
     for again in (one, dataclasses.replace(one, epochs=9)):
         for function in (curves, divergences):
-            with pytest.raises(InputError, match="differ in nothing but their epochs"):
+            with pytest.raises(InputError, match="are the same except for their epochs"):
                 function([*results, (again, result)])

@@ -21,7 +21,7 @@ from evergraph.datasets import synthetic
 from evergraph.detect import DOC, GDOC
 from evergraph.errors import InputError
 from evergraph.evaluation.configuration import Configuration
-from evergraph.evaluation.graphs import graph_of
+from evergraph.evaluation.processes import graph_of
 from evergraph.evaluation.results import TaskRow
 from evergraph.evaluation.run import run
 from evergraph.evaluation.trials import TrialResult, trial_key
@@ -50,7 +50,7 @@ from evergraph_paper.plan import (
     settings_of,
     subject,
 )
-from evergraph_paper.tune import RATES, WEIGHT_DECAYS, Choice, apply_rates, choose, read_rates, tune_rows
+from evergraph_paper.tune import RATES, WEIGHT_DECAYS, TunedRate, apply_rates, choose, read_rates, tune_rows
 from evergraph_paper.tune import write_rates as write
 
 EASY = Subject("dblp-easy", "print of easy", (1, 3, 6))
@@ -245,7 +245,7 @@ def test_another_graph_of_the_same_name_is_refused(tiny: Subject, tmp_path: Path
 )
 def test_a_damaged_list_of_graphs_is_refused(content: str, tmp_path: Path) -> None:
     (tmp_path / "graphs.json").write_text(content)
-    with pytest.raises(InputError, match=r"graphs.json: this is not the list of graphs"):
+    with pytest.raises(InputError, match=r"graphs.json: this is not a list of graphs"):
         kept_subjects(tmp_path)
     with pytest.raises(InputError):
         keep_subjects(tmp_path, [EASY])
@@ -426,8 +426,8 @@ def test_the_best_rate_is_chosen_and_transferred() -> None:
         results |= accuracies(row, {0: (None if undefined else 0.6 if best else 0.5,)})
     choices = choose(collect(rows, results))
     assert choices == [
-        Choice("sage", 50, "cold", 0.05, 0.0, 0.6),
-        Choice("sage", 50, "warm", 0.001, 0.0, 0.6),  # of equals the smaller
+        TunedRate("sage", 50, "cold", 0.05, 0.0, 0.6),
+        TunedRate("sage", 50, "warm", 0.001, 0.0, 0.6),  # of equals the smaller
     ]
     grid = [*exp2([EASY, HARD]), *exp2a([EASY]), *exp4([EASY])]
     applied = apply_rates(grid, [replace(choices[0], weight_decay=0.0005), choices[1]])
@@ -453,7 +453,7 @@ def test_with_several_graphs_the_best_on_average_is_chosen() -> None:
 
 
 def test_rates_are_kept_in_a_file(tmp_path: Path) -> None:
-    choices = [Choice("sage", 50, "cold", 0.05, 0.0, 0.6), Choice("mlp", 100, "warm", 0.1, 0.0005, 0.7)]
+    choices = [TunedRate("sage", 50, "cold", 0.05, 0.0, 0.6), TunedRate("mlp", 100, "warm", 0.1, 0.0005, 0.7)]
     write(tmp_path / "new" / "rates.json", choices)
     assert read_rates(tmp_path / "new" / "rates.json") == choices
     assert len(list((tmp_path / "new").iterdir())) == 1
@@ -463,9 +463,9 @@ def test_rates_are_kept_in_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("change", [{"lr": "0.1"}, {"lr": 0}, {"lr": None}, {"level": 30}, {"model": 1}, {"more": 1}])
 def test_damaged_rates_are_refused(change: dict[str, Any], tmp_path: Path) -> None:
-    good = vars(Choice("sage", 50, "cold", 0.05, 0.0, 0.6))
+    good = vars(TunedRate("sage", 50, "cold", 0.05, 0.0, 0.6))
     path = tmp_path / "rates.json"
     for content in (json.dumps([good | change]), "{", "[]", "{}", "[1]", "7"):
         path.write_text(content)
-        with pytest.raises(InputError, match=r"rates.json: these are no learning rates"):
+        with pytest.raises(InputError, match=r"rates.json: the file contains no learning rates"):
             read_rates(path)

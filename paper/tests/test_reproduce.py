@@ -28,7 +28,7 @@ from evergraph_paper.measured import collect
 from evergraph_paper.plan import LifelongTrial, Row, Subject, exp2, exp2a, exp3
 from evergraph_paper.reproduction import EXPERIMENTS, Extent, Reproduction, show
 from evergraph_paper.tables import Results
-from evergraph_paper.tune import Choice, write_rates
+from evergraph_paper.tune import TunedRate, write_rates
 
 EASY = Subject("dblp-easy", "print of easy", (1, 3, 6))
 HARD = Subject("dblp-hard", "print of hard", (1, 3, 6))
@@ -335,7 +335,7 @@ def test_a_quick_look_writes_and_prints_and_runs_nothing_twice(
     assert {name: (tmp_path / "quick" / name).read_bytes() for name in names} == before
     assert command(*arguments, "--quiet") == (0, "", "")
     code, shown, err = command("reproduce", "exp4a", "--show", "--results", tmp_path / "quick")
-    assert (code, shown, err) == (0, "There are no results of exp4a yet.\n", "")  # those of a look are no results
+    assert (code, shown, err) == (0, "exp4a has no results yet.\n", "")  # those of a look are no results
 
 
 def test_what_is_there_is_shown_without_the_graph(
@@ -370,7 +370,7 @@ def test_claims_are_judged_by_what_is_there(results: Path, command: Command) -> 
 
 
 def test_chosen_rates_are_run_with(tiny: Path, tmp_path: Path, command: Command) -> None:
-    write_rates(tmp_path / "rates.json", [Choice("mlp", 50, "warm", 0.3, 0.0005, 0.6)])
+    write_rates(tmp_path / "rates.json", [TunedRate("mlp", 50, "warm", 0.3, 0.0005, 0.6)])
     arguments = ("reproduce", "exp2", tiny, "--quick", "--models", " mlp,mlp ", "--results", tmp_path / "results")
     code, out, err = command(*arguments, "--rates", tmp_path / "rates.json")
     assert (code, "--seeds 0 --models mlp --quick --rates FILE" in " ".join(out.split())) == (0, True), err
@@ -408,7 +408,7 @@ def test_a_broken_line_is_told_and_left_out(results: Path, tiny: Path, command: 
 @pytest.mark.parametrize("what", [*EXPERIMENTS, "exp1", "datasets"])
 def test_nothing_to_show_is_no_error(what: str, tmp_path: Path, command: Command) -> None:
     code, out, err = command("reproduce", what, "--show", "--results", tmp_path / "none")
-    assert (code, out, err) == (0, f"There are no results of {what} yet.\n", "")
+    assert (code, out, err) == (0, f"{what} has no results yet.\n", "")
     assert not (tmp_path / "none").exists()
 
 
@@ -425,14 +425,14 @@ def test_nothing_to_show_is_no_error(what: str, tmp_path: Path, command: Command
         (("exp2", "GRAPH", "--models", ""), "exp2 has no model ''"),
         (("exp2", "GRAPH", "--seeds", "one"), "--seeds is 'one'"),
         (("exp2", "no-such-graph"), "no-such-graph"),
-        (("exp2",), "there is no graph yet"),
+        (("exp2",), "there are no results yet"),
         (("exp2", "GRAPH", "--quick", "--full"), "--quick and --full were given"),
         (("exp2", "GRAPH", "--full", "--seeds", "0-2"), "--full and --seeds were given"),
         (("exp2", "GRAPH", "--jobs", "0"), "--jobs"),
-        (("exp2", "GRAPH", "--rates", "no-such-file"), "no-such-file: it cannot be read"),
+        (("exp2", "GRAPH", "--rates", "no-such-file"), "no-such-file: the file cannot be read"),
         (("exp1",), "--planetoid FOLDER"),
-        (("exp1", "--planetoid", "no-such-folder"), "no-such-folder: there is no such folder"),
-        (("exp1", "--show", "--models", "sgc"), "there is no model 'sgc'"),
+        (("exp1", "--planetoid", "no-such-folder"), "no-such-folder: this folder does not exist"),
+        (("exp1", "--show", "--models", "sgc"), "experiment 1 has no model 'sgc'"),
     ],
 )
 def test_bad_input_is_told_in_a_sentence_and_nothing_is_written(
@@ -469,7 +469,7 @@ def test_damaged_facts_are_refused(tmp_path: Path, command: Command) -> None:
     for content in ("{", "[1]", '[{"vertices": 3}]', "7"):
         (tmp_path / "datasets" / "datasets.json").write_text(content)
         code, _, err = command("reproduce", "claims", "--results", tmp_path)
-        assert (code, "datasets.json: this is no list of graphs" in err) == (2, True)
+        assert (code, "datasets.json: this is not a list of graphs" in err) == (2, True)
 
 
 def test_the_command_knows_all_experiments() -> None:

@@ -127,8 +127,8 @@ def test_tables_for_people_fit_eighty_columns(folder, monkeypatch, command, seed
         "time",
         "known",
         "accuracy",
-        "open F1",
-        "rejected",
+        "Open-F1",
+        "flagged",
         "unseen",
         "MCC",
         "id_accuracy",
@@ -175,16 +175,16 @@ def test_going_on_and_where_it_is_kept_are_told(tmp_path, folder, monkeypatch, c
     arguments = ("run", folder, *QUICK, "--lr", "0.05", "--seeds", "0-1", "--out", tmp_path / "r")
     code, out, err = command(*arguments)
     assert code == 0
-    assert "2 of 6 tasks are there already" in err
-    assert f"Kept in {tmp_path / 'r'}" in out
+    assert "2 of 6 tasks are already done" in err
+    assert f"Stored in {tmp_path / 'r'}. Next: evergraph report {tmp_path / 'r'}" in out
 
 
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        (["--out", "r"], "the same command goes on from here"),
-        (["--out", "r", "--replace"], "the same command without --replace goes on from here"),
-        ([], "nothing was kept"),
+        (["--out", "r"], "Run the same command again to continue"),
+        (["--out", "r", "--replace"], "Run the same command again, without --replace, to continue"),
+        ([], "Nothing was stored: --out was not given"),
     ],
 )
 def test_an_interrupt_is_one_line(tmp_path, folder, monkeypatch, command, more, told):
@@ -196,7 +196,7 @@ def test_an_interrupt_is_one_line(tmp_path, folder, monkeypatch, command, more, 
     monkeypatch.setattr(LifelongLearner, "predict", interrupt)
     code, out, err = command("run", folder, *QUICK, *more)
     assert (code, out) == (130, "")
-    assert err == f"Interrupted; {told}{'' if more else ', for there was no --out'}.\n"
+    assert err == f"Interrupted. {told}.\n"
 
 
 def test_progress_on_a_terminal(folder, monkeypatch, command):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from evergraph import EvergraphError, InputError
-from evergraph.evaluation import grid
+from evergraph.evaluation import trials as grid
 from evergraph.evaluation.trials import TrialStore
 
 STALL = "EVERGRAPH_TEST_STALL"
@@ -66,7 +66,7 @@ def until(condition: Any, seconds: float = 240.0) -> Any:
 def run_grid(folder: Path, numbers: int, jobs: int, marks: str, seconds: float, go: str) -> None:
     """A command that runs a grid; it begins once there is a file of that name."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # which whoever started us may ignore
-    grid._PATIENCE = 0.1
+    grid._WAIT = 0.1
     trials = [Toy(number, marks=marks, seconds=seconds) for number in range(numbers)]
     until(Path(go).exists)
     try:

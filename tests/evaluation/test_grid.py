@@ -18,10 +18,9 @@ import torch
 from evergraph import EvergraphError, InputError
 from evergraph.datasets import synthetic
 from evergraph.detect import GDOC
-from evergraph.evaluation import grid
+from evergraph.evaluation import trials as grid
 from evergraph.evaluation.configuration import Configuration
-from evergraph.evaluation.grid import Done, GridState, in_words, run_grid, work
-from evergraph.evaluation.trials import TrialStore, trial_key
+from evergraph.evaluation.trials import Done, GridState, TrialStore, in_words, run_grid, trial_key, work
 from evergraph.nn import MLP
 from evergraph_paper.plan import LifelongTrial
 from tests.evaluation import grid_trials
@@ -34,7 +33,7 @@ needs_posix = pytest.mark.skipif(sys.platform == "win32", reason="there are no l
 
 @pytest.fixture(autouse=True)
 def no_patience(monkeypatch):
-    monkeypatch.setattr(grid, "_PATIENCE", 0.01)
+    monkeypatch.setattr(grid, "_WAIT", 0.01)
 
 
 @pytest.fixture
@@ -139,7 +138,7 @@ def test_only_the_trial_of_a_broken_line_is_run_again(tmp_path, toys, caplog):
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join([lines[0], lines[1].replace('"tp":3', '"tp":4'), *lines[2:]]))
     found = run_grid(toys(range(4)), tmp_path / "r")
-    assert f"{path}, line 2: it was changed after it was written" in caplog.text
+    assert f"{path}, line 2: the line was changed after it was written" in caplog.text
     assert runs(tmp_path) == [0, 1, 1, 2, 3]
     assert numbers(found) == one_by_one(toys(range(4)))
 
@@ -490,8 +489,8 @@ def test_a_command_of_several_processes_that_is_ended_leaves_its_results_and_not
     assert code == {"interrupted": 130, "a worker killed": 1}[end]
     assert "Traceback" not in told
     if end == "a worker killed":
-        assert "error: one of the processes was ended from outside, perhaps for want of memory." in told
-        assert "run the same command again, with fewer processes (--jobs) if need be" in told
+        assert "error: one of the processes was killed, perhaps because memory ran out." in told
+        assert "run the same command again, with fewer processes (--jobs) if needed" in told
     before = runs(tmp_path)
     assert_whole(tmp_path / "r", [trials[number] for number in before if number not in dict(stalled)])
     run_grid(trials, tmp_path / "r")

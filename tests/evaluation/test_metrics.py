@@ -197,7 +197,7 @@ def test_scores_that_cannot_be_compared_are_refused(metric):
         metric([0.5, np.nan], [True, False])
     with pytest.raises(InputError, match=r"\(2,\), \(1,\)"):
         metric([0.5, 0.6], [True])
-    with pytest.raises(InputError, match="booleans, not int64"):
+    with pytest.raises(InputError, match="type int64, not boolean"):
         metric([0.5, 0.6], [0, 1])
 
 
@@ -282,9 +282,9 @@ def test_intervals_of_too_little(interval, axes):
 
 
 def test_the_two_intervals_cannot_be_mixed_up():
-    with pytest.raises(InputError, match="one value a seed"):
+    with pytest.raises(InputError, match="one value per seed"):
         over_seeds([[0.1, 0.2], [0.3, 0.4]])
-    with pytest.raises(InputError, match="one column a task"):
+    with pytest.raises(InputError, match="one column per task"):
         pooled([0.1, 0.2])
 
 
@@ -377,7 +377,7 @@ def test_a_task_with_unseen_vertices_only():
 @pytest.mark.parametrize("short", ["truth", "argmax", "decided", "score", "unseen", "never_before"])
 def test_a_task_refuses_arrays_of_different_lengths(short):
     value = {"score": [0.5], "unseen": [True], "never_before": [True]}.get(short, ["KDD"])
-    with pytest.raises(InputError, match="one value for each vertex"):
+    with pytest.raises(InputError, match="one value per vertex"):
         a_task(**{short: value})
 
 

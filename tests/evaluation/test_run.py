@@ -178,7 +178,8 @@ def test_progress_is_told_step_by_step():
 
 
 @pytest.mark.parametrize(
-    ("seeds", "problem"), [([], "no seed"), ([-1], "seed is -1"), ([True], "seed is True"), (["0"], "seed is '0'")]
+    ("seeds", "problem"),
+    [([], "no seed is given"), ([-1], "seed is -1"), ([True], "seed is True"), (["0"], "seed is '0'")],
 )
 def test_bad_seeds(seeds, problem, tmp_path):
     with pytest.raises(InputError, match=problem):
@@ -189,9 +190,9 @@ def test_bad_seeds(seeds, problem, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
-        ({"model": "sage"}, "is no model"),
-        ({"model": torch.nn.Linear(2, 2)}, "is no model"),
-        ({"detector": None}, "is no detector"),
+        ({"model": "sage"}, "is not a model"),
+        ({"model": torch.nn.Linear(2, 2)}, "is not a model"),
+        ({"detector": None}, "is not a detector"),
         ({"steps": 0}, "steps is 0"),
         ({"restart": "luke"}, "restart is 'luke'"),
         ({"lr": math.nan}, "lr is nan"),
@@ -376,7 +377,7 @@ def test_a_seed_without_a_good_checkpoint_starts_again(tmp_path, monkeypatch, un
     caplog.clear()
     assert numbers(run(SMALL, GRAPH, [0], out=tmp_path))[0] == undisturbed[0]
     assert sorted(keys(tmp_path)) == [(0, time) for time in TIMES]
-    assert ("The seed is run again" in caplog.text) == warned
+    assert ("The seed starts again" in caplog.text) == warned
 
 
 def test_a_good_checkpoint_saves_the_work(tmp_path, monkeypatch):
@@ -400,15 +401,15 @@ def test_a_half_written_line_is_cut_off(tmp_path, monkeypatch, undisturbed):
 @pytest.mark.parametrize(
     ("spoil", "problem"),
     [
-        ("nonsense", "it is no JSON object"),
-        ("", "it is no JSON object"),
-        ("[]", "no row of a run"),
-        ("7", "no row of a run"),
+        ("nonsense", "it is not a JSON object"),
+        ("", "it is not a JSON object"),
+        ("[]", "not a row of a run"),
+        ("7", "not a row of a run"),
         ("{}", "lack"),
-        ("[" * 100_000, "it is no JSON object"),
-        ("\udcff", "it is no JSON object"),
+        ("[" * 100_000, "it is not a JSON object"),
+        ("\udcff", "it is not a JSON object"),
         (lambda row: json.dumps(row | {"seed": 0, "time": 3}), "second row of seed 0 at 3"),
-        (lambda row: json.dumps(row | {"time": 77}), "a row of 77, at which the run has no task"),
+        (lambda row: json.dumps(row | {"time": 77}), "a row of 77, but the run has no such task"),
         (lambda row: json.dumps(row | {"accuracy": "high"}), "accuracy is 'high'"),
         (lambda row: json.dumps(row | {"tp": None}), "tp is None"),
         (lambda row: json.dumps(row | {"seed": True}), "seed is True"),
@@ -495,7 +496,7 @@ def test_a_folder_in_which_nothing_was_finished_is_free(tmp_path, undisturbed):
     [
         ("", "not the file of a run"),
         ("[]", "not the file of a run"),
-        ('{"format": "evergraph run", "format_version": 99}', "format version 99, but 1 is the one known here"),
+        ('{"format": "evergraph run", "format_version": 99}', "format version 99, but this Evergraph reads version 1"),
         ('{"format": "evergraph run", "format_version": 1}', "not the file of a run"),
         ('{"format": "evergraph graph", "format_version": 1}', "format version 0"),
     ],
@@ -511,7 +512,7 @@ def test_a_file_that_does_not_describe_a_run_is_refused_and_only_ours_can_be_rep
     if "evergraph run" in text:
         assert numbers(run(SMALL, GRAPH, [0], out=tmp_path, replace=True))[0] == undisturbed[0]
         return
-    with pytest.raises(InputError, match="not the file of a run of ours"):
+    with pytest.raises(InputError, match="Evergraph did not write this file"):
         run(SMALL, GRAPH, [0], out=tmp_path, replace=True)
     assert (tmp_path / "run.json").read_text() == text
     assert (tmp_path / "checkpoints" / "model.pt").exists()
@@ -520,7 +521,7 @@ def test_a_file_that_does_not_describe_a_run_is_refused_and_only_ours_can_be_rep
 @pytest.mark.parametrize("replace", [True, False])
 def test_folders_of_others_are_left_alone(tmp_path, replace):
     (tmp_path / "file").write_text("mine")
-    for out, problem in ((tmp_path, "holds something else"), (tmp_path / "file", "this is a file")):
+    for out, problem in ((tmp_path, "contains other files"), (tmp_path / "file", "this is a file")):
         with pytest.raises(InputError, match=problem):
             run(SMALL, GRAPH, [0], out=out, replace=replace)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -159,8 +159,8 @@ def test_a_half_written_line_is_told_and_the_next_one_is_whole(tmp_path, monkeyp
         whole = end == len(content) - 1  # nothing but the end of the line was missing
         assert found.read() == first | {again.key: again} | (rows if whole else {})
         assert told(found) == ([] if end == start or whole else [(path, 3)])
-    assert "line 3: it is half-written; it is not used, and its trial will be run again" in str(
-        Problem(path, 3, "it is half-written")
+    assert "line 3: the line is incomplete; it is ignored, and its trial will run again" in str(
+        Problem(path, 3, "the line is incomplete")
     )
 
 
@@ -221,28 +221,28 @@ def of_another_version(line):
 @pytest.mark.parametrize(
     ("spoil", "problem"),
     [
-        ("notes", "it is no result"),
-        ("[]", "it is no result"),
-        ("{}", "it is no result"),
-        ("7", "it is no result"),
-        ("null", "it is no result"),
-        ('"text"', "it is no result"),
-        ("NaN", "it is no result"),
-        ("9" * 10_000, "it is no result"),
-        ("[" * 100_000, "it is no result"),
-        ('{"a":' * 100_000, "it is no result"),
-        ("\udcff\udc80", "it is no result"),
-        ("\ufeff{}", "it is no result"),
-        ("\0" * 100, "it is no result"),
-        (lambda line: line[:-40], "it is no result"),
-        (lambda line: line + line, "it is no result"),
-        (lambda line: line.replace('"seed":0', '"sead":0'), "it is no result"),
-        (lambda line: line.replace('"toys"', r'"\ud800"'), "it is no result"),
-        (lambda line: line.replace('"tp":3', '"tp":NaN'), "it was changed"),
-        (lambda line: line.replace('"tp":3', '"tp":3.0'), "it was changed"),
-        (lambda line: line.replace('"tp":3', '"tp":true'), "it was changed"),
-        (lambda line: line.replace('"seed":0', '"seed":0,"note":"mine"'), "it was changed"),
-        (of_another_version, "it has version 99 of the numbers, and 1 is the one here"),
+        ("notes", "the line is not a result"),
+        ("[]", "the line is not a result"),
+        ("{}", "the line is not a result"),
+        ("7", "the line is not a result"),
+        ("null", "the line is not a result"),
+        ('"text"', "the line is not a result"),
+        ("NaN", "the line is not a result"),
+        ("9" * 10_000, "the line is not a result"),
+        ("[" * 100_000, "the line is not a result"),
+        ('{"a":' * 100_000, "the line is not a result"),
+        ("\udcff\udc80", "the line is not a result"),
+        ("\ufeff{}", "the line is not a result"),
+        ("\0" * 100, "the line is not a result"),
+        (lambda line: line[:-40], "the line is not a result"),
+        (lambda line: line + line, "the line is not a result"),
+        (lambda line: line.replace('"seed":0', '"sead":0'), "the line is not a result"),
+        (lambda line: line.replace('"toys"', r'"\ud800"'), "the line is not a result"),
+        (lambda line: line.replace('"tp":3', '"tp":NaN'), "the line was changed"),
+        (lambda line: line.replace('"tp":3', '"tp":3.0'), "the line was changed"),
+        (lambda line: line.replace('"tp":3', '"tp":true'), "the line was changed"),
+        (lambda line: line.replace('"seed":0', '"seed":0,"note":"mine"'), "the line was changed"),
+        (of_another_version, "the line has numerics version 99, but this Evergraph computes version 1"),
     ],
 )
 def test_a_line_that_is_no_result_of_ours_is_told_and_left_out(tmp_path, spoil, problem):
@@ -257,7 +257,7 @@ def test_a_line_that_is_no_result_of_ours_is_told_and_left_out(tmp_path, spoil, 
     assert told(found) == [(path, 2)]
     assert problem in str(found.problems[0])
     assert f"{path}, line 2: " in str(found.problems[0])
-    assert "its trial will be run again" in str(found.problems[0])
+    assert "its trial will run again" in str(found.problems[0])
     again = found.append(Toy(1), Toy(1).run(), MADE)
     assert found.read() == rows
     assert again == rows[again.key]
@@ -282,7 +282,7 @@ def test_a_line_that_is_there_twice_counts_once(tmp_path):
     path.write_text("".join([*lines, lines[1]]))
     assert found.read() == rows
     assert told(found) == [(path, 4)]
-    assert str(found.problems[0]).endswith("the same trial has an earlier line; it is not used")
+    assert str(found.problems[0]).endswith("the same trial has an earlier line; it is ignored")
     other = file_of(tmp_path, "zoo")
     other.write_text(lines[0])
     assert found.read() == rows
@@ -316,7 +316,7 @@ def test_other_things_in_the_folder_are_told_and_left_alone(tmp_path):
         (trials / "rubbish.jsonl", 1),
         (trials / "rubbish.jsonl", 2),
     }
-    assert str(found.problems[0]) == f"{trials / 'notes.txt'}: this is no file of results; it is not used"
+    assert str(found.problems[0]) == f"{trials / 'notes.txt'}: this is not a file of results; it is ignored"
     assert found.read("toys") == rows
     assert found.problems == []
     assert (trials / "notes.txt").read_text() == "mine"
@@ -363,7 +363,7 @@ def test_a_disk_that_fails_at_any_call_of_an_append_loses_nothing(tmp_path, kind
     assert len(errors) >= 3
     for error in errors:
         assert error.startswith("RESULTS/trials")
-        assert f"the result could not be kept ({os.strerror(number)}). What was finished is not lost" in error
+        assert f"the result could not be written ({os.strerror(number)}). What was finished is not lost" in error
 
 
 @needs_posix
@@ -379,7 +379,7 @@ def test_a_file_that_can_grow_no_further_is_named_and_keeps_its_rows(tmp_path):
             found.append(Toy(3), Toy(3).run(), MADE)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert str(error.value).startswith(f"{path}: the result could not be kept (File too large)")
+    assert str(error.value).startswith(f"{path}: the result could not be written (File too large)")
     assert found.read() == rows
     assert told(found) == [(path, 4)]
     again = found.append(Toy(3), Toy(3).run(), MADE)
@@ -389,11 +389,11 @@ def test_a_file_that_can_grow_no_further_is_named_and_keeps_its_rows(tmp_path):
 
 def test_a_place_that_is_taken_is_named(tmp_path):
     file_of(tmp_path).mkdir(parents=True)
-    with pytest.raises(EvergraphError, match="the result could not be kept") as error:
+    with pytest.raises(EvergraphError, match="the result could not be written") as error:
         TrialStore(tmp_path).append(Toy(0), {}, MADE)
     assert str(file_of(tmp_path)) in str(error.value)
     (tmp_path / "file").touch()
-    with pytest.raises(EvergraphError, match="the result could not be kept"):
+    with pytest.raises(EvergraphError, match="the result could not be written"):
         TrialStore(tmp_path / "file").append(Toy(0), {}, MADE)
     with (
         pytest.raises(EvergraphError, match="the trial could not be started"),

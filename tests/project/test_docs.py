@@ -180,7 +180,7 @@ def command_tree():
     """All commands and groups by their words, as ("import", "tables"), with their contexts."""
     import typer
 
-    from evergraph.cli import app
+    from evergraph.cli import complete_app
 
     def found(command, parent, words):
         context = command.context_class(command, info_name=(words or ("evergraph",))[-1], parent=parent)
@@ -188,7 +188,7 @@ def command_tree():
         for name, inner in getattr(command, "commands", {}).items():
             yield from found(inner, context, (*words, name))
 
-    return list(found(typer.main.get_command(app), None, ()))
+    return list(found(typer.main.get_command(complete_app()), None, ()))
 
 
 def option_records(command, context):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evergraph.report.page import page_of, write_page
-from tests.report import stories
+from tests.report import contents
 from tests.report.browser import Page, browser, why_not
 
 pytestmark = pytest.mark.browser  # with CI=true they may not be skipped: see conftest.py
@@ -35,13 +35,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def show(chromium: Any, folder: Path) -> Iterator[Show]:
-    """Show a story by its name in a page of its own, and wait until it is drawn."""
+    """Show a report by its name in a page of its own, and wait until it is drawn."""
     opened: list[Page] = []
 
     def show(name: str, width: int, *, dark: bool = False, before: str = "", scripts: bool = True) -> Page:
         path = folder / f"{name}.html"
         if not path.exists():
-            write_page(page_of(getattr(stories, name)()), path)
+            write_page(page_of(getattr(contents, name)()), path)
         page = Page(chromium, width, dark=dark, before=before, scripts=scripts)
         opened.append(page)
         page.open(path)
@@ -105,9 +105,9 @@ def test_the_look_sees_what_is_wrong(show: Show) -> None:
 def test_names_stay_names(show: Show) -> None:
     page = show("hostile", 1280)
     assert page.run("document.querySelectorAll('img, main a, script[src]').length") == 0
-    assert page.run("document.querySelector('h1').textContent") == stories.ATTACK
+    assert page.run("document.querySelector('h1').textContent") == contents.ATTACK
     ticks = page.run("[...document.querySelectorAll('#timeline-chart .ytick text')].map(one => one.textContent)")
-    assert stories.ATTACK in ticks
+    assert contents.ATTACK in ticks
     assert any(tick.startswith("<b>bold</b>") for tick in ticks)
 
 

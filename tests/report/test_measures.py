@@ -13,18 +13,18 @@ from scipy.stats import binomtest
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import confusion_matrix, matthews_corrcoef
 
+from evergraph.report.content import (
+    Calibration,
+    ConfusionTable,
+    Missing,
+    ThresholdCurve,
+)
 from evergraph.report.measures import (
     band_of_share,
     calibration_of,
     confusion_of,
     threshold_curve_of,
     threshold_of,
-)
-from evergraph.report.story import (
-    Calibration,
-    ConfusionTable,
-    Missing,
-    ThresholdCurve,
 )
 
 Part = TypeVar("Part")
@@ -90,10 +90,10 @@ def test_the_threshold_curve_is_what_each_threshold_does(on: Any, seed: int) -> 
 def test_the_threshold_is_that_of_the_detector() -> None:
     p, unseen = np.array([0.9, 0.6, 0.3]), np.array([False, False, True])
     for detector, axis, in_force in (
-        ({"name": "doc", "threshold": 0.5, "alpha": None}, "Least probability", 0.5),
-        ({"name": "doc", "threshold": 0.5, "alpha": 3.0}, "Score above", 0.0),
-        ({"name": "none"}, "Least probability", None),
-        ({"name": "Mine"}, "Score above", None),
+        ({"name": "doc", "threshold": 0.5, "alpha": None}, "Threshold: vertices with a lower probability", 0.5),
+        ({"name": "doc", "threshold": 0.5, "alpha": 3.0}, "Threshold: vertices with a higher score", 0.0),
+        ({"name": "none"}, "Threshold: vertices with a lower probability", None),
+        ({"name": "Mine"}, "Threshold: vertices with a higher score", None),
     ):
         found = is_a(threshold_of(detector, p, 0.5 - p, unseen), ThresholdCurve)
         assert found.axis.startswith(axis)

@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 
 from evergraph.analysis import GraphDescription
 from evergraph.report.charts import shortened
-from evergraph.report.page import page_of
-from evergraph.report.story import (
+from evergraph.report.content import (
     Calibration,
     ConfusionTable,
+    ReportContent,
     Review,
     Slices,
-    Story,
 )
-from tests.report import stories
+from evergraph.report.page import page_of
+from tests.report import contents
 
 Part = TypeVar("Part")
 
@@ -59,16 +59,16 @@ class Reader(HTMLParser):
             self.texts.append(data)
 
 
-def read(story: Story) -> Reader:
+def read(content: ReportContent) -> Reader:
     reader = Reader()
-    reader.feed(page_of(story))
+    reader.feed(page_of(content))
     return reader
 
 
 @pytest.mark.parametrize("name", ["ordinary", "hostile", "empty", "single"])
 def test_the_page_is_complete_and_harmless(name: str) -> None:
-    story = getattr(stories, name)()
-    reader = read(story)
+    content = getattr(contents, name)()
+    reader = read(content)
     kinds = [attrs.get("type") for attrs, _ in reader.scripts]
     assert kinds.count(None) == 1, "one script, ours"
     assert kinds.count("application/gzip") == (name != "empty"), "where there are charts"
@@ -89,33 +89,33 @@ def test_the_page_is_complete_and_harmless(name: str) -> None:
     assert policy is not None
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
     assert "unsafe-inline" not in policy.split("style-src")[0]
-    assert story.title in reader.texts
+    assert content.title in reader.texts
     if name == "empty":
         assert sum("There is none of it" in text for text in reader.texts) == 11
 
 
 def test_every_number_is_in_a_table() -> None:
-    texts = set(read(stories.ordinary()).texts)
-    story = stories.ordinary()
-    for row in is_a(story.slices, Slices).rows:
+    texts = set(read(contents.ordinary()).texts)
+    content = contents.ordinary()
+    for row in is_a(content.slices, Slices).rows:
         assert {row.time, f"{row.vertices}", f"{100 * (row.unseen or 0):.1f}\u00a0%"} <= texts
-    largest = sorted(is_a(story.graph, GraphDescription).classes, key=lambda one: -one.vertices)[:20]
+    largest = sorted(is_a(content.graph, GraphDescription).classes, key=lambda one: -one.vertices)[:20]
     for one in largest:
         assert {one.name, str(one.times[0]), str(one.times[-1]), f"{one.vertices:,}"} <= texts
     assert any("3 smaller classes are not shown." in text for text in texts)
-    for counts in is_a(story.confusion, ConfusionTable).counts:
+    for counts in is_a(content.confusion, ConfusionTable).counts:
         assert {f"{count:,}" for count in counts} <= texts
-    for one in is_a(story.calibration, Calibration).bins:
+    for one in is_a(content.calibration, Calibration).bins:
         assert f"{100 * one.confidence:.1f}\u00a0%" in texts
-    for review in is_a(story.review, Review).rows:
+    for review in is_a(content.review, Review).rows:
         assert {review.id, review.best} <= texts
     assert {"76.5\u00a0%", " ± 1.2", "12,345.6\u00a0s", "12,345"} <= texts
 
 
 def test_the_same_story_gives_the_same_bytes_and_not_too_many() -> None:
     code = (
-        "import sys, hashlib; from tests.report import stories; from evergraph.report.page import page_of\n"
-        "page = page_of(stories.ordinary()).encode(); slow = {'torch', 'plotly.graph_objs', 'pyarrow', 'matplotlib'}\n"
+        "import sys, hashlib; from tests.report import contents; from evergraph.report.page import page_of\n"
+        "page = page_of(contents.ordinary()).encode(); slow = {'torch', 'plotly.graph_objs', 'pyarrow', 'matplotlib'}\n"
         "assert not slow & {*sys.modules}; sys.stdout.write(hashlib.sha256(page).hexdigest() + ' ' + str(len(page)))"
     )
     root = Path(__file__).parents[2]
@@ -131,8 +131,8 @@ def test_the_same_story_gives_the_same_bytes_and_not_too_many() -> None:
 @settings(max_examples=20)
 def test_any_text_is_escaped(text: str) -> None:
     details = (("graph", text), ("command", text), (text, text))
-    story = dataclasses.replace(stories.empty(), title=text, summary=text, notes=(text,), details=details)
-    reader, harmless = read(story), read(dataclasses.replace(stories.empty(), notes=("",), details=(("", ""),) * 3))
+    content = dataclasses.replace(contents.empty(), title=text, summary=text, notes=(text,), details=details)
+    reader, harmless = read(content), read(dataclasses.replace(contents.empty(), notes=("",), details=(("", ""),) * 3))
     assert sorted(name for name, _, _ in reader.attributes) == sorted(name for name, _, _ in harmless.attributes)
     assert [kind for kind, _ in reader.scripts] == [kind for kind, _ in harmless.scripts]
 
@@ -145,7 +145,7 @@ def test_names_are_cut_in_the_middle(text: str, longest: int) -> None:
 
 
 def test_every_colour_of_a_chart_is_in_the_style() -> None:
-    page = page_of(stories.ordinary())
+    page = page_of(contents.ordinary())
     used = set(re.findall(r"var\((--[a-z-]+)\)", page))
     defined = set(re.findall(r"(--[a-z-]+):", page))
     assert used <= defined
@@ -155,20 +155,20 @@ def test_every_colour_of_a_chart_is_in_the_style() -> None:
 @pytest.mark.parametrize(
     ("history", "steps", "told"),
     [
-        (1, "years", "is 1 year;"),
-        (2, "years", "is 2 years;"),
-        (1, "steps", "is 1 step;"),
-        (1, "steps of 5 years", "is 1 step of 5 years;"),
-        (3, "steps of 5 years", "is 3 steps of 5 years;"),
+        (1, "years", "in use, 1 year, covers"),
+        (2, "years", "in use, 2 years, covers"),
+        (1, "steps", "in use, 1 step, covers"),
+        (1, "steps of 5 years", "in use, 1 step of 5 years, covers"),
+        (3, "steps of 5 years", "in use, 3 steps of 5 years, covers"),
     ],
 )
 def test_one_step_is_told_in_the_singular(history: int, steps: str, told: str) -> None:
-    graph = stories.described(("x",), ("1", "2"), steps)
-    assert told in page_of(dataclasses.replace(stories.empty(), graph=graph, history=history))
+    graph = contents.described(("x",), ("1", "2"), steps)
+    assert told in page_of(dataclasses.replace(contents.empty(), graph=graph, history=history))
 
 
 def test_parts_of_a_graph_that_has_none() -> None:
-    graph = dataclasses.replace(stories.described(("x",), ("1", "2")), classes=[], drift=[], past_differences=None)
-    page = page_of(dataclasses.replace(stories.empty(), graph=graph))
-    for told in ("Only one time has labels", "no classes to follow", "no edges before the first task"):
+    graph = dataclasses.replace(contents.described(("x",), ("1", "2")), classes=[], drift=[], past_differences=None)
+    page = page_of(dataclasses.replace(contents.empty(), graph=graph))
+    for told in ("Only one period has labels", "no classes to show", "no edges before the first task"):
         assert told in page

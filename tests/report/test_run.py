@@ -21,18 +21,15 @@ from evergraph.datasets import synthetic
 from evergraph.detect import DOC, GDOC
 from evergraph.errors import EvergraphError, InputError
 from evergraph.evaluation.configuration import Configuration
-from evergraph.evaluation.decision_table import read_decisions
 from evergraph.evaluation.metrics import forward_transfer
 from evergraph.evaluation.results import TaskRow
 from evergraph.evaluation.run import Run, run
-from evergraph.evaluation.run_folder import RunFolder
+from evergraph.evaluation.run_folder import RunFolder, read_decisions
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.learning.learner import LifelongLearner
 from evergraph.learning.task import history_sizes, tasks
 from evergraph.nn import GAT, GraphSAGE
-from evergraph.report.page import page_of, write_page
-from evergraph.report.run import command_of, story_of_run
-from evergraph.report.story import (
+from evergraph.report.content import (
     Calibration,
     ConfusionTable,
     Missing,
@@ -41,6 +38,8 @@ from evergraph.report.story import (
     ThresholdCurve,
     Transfer,
 )
+from evergraph.report.page import page_of, write_page
+from evergraph.report.run import command_of, run_content
 
 GRAPH = synthetic(vertices=400, times=6, classes=4, new_classes=1, seed=1)
 SMALL = Configuration(GraphSAGE(hidden=8), GDOC(0.7), history=1, steps=25, lr=0.05, first=3)
@@ -131,7 +130,7 @@ def test_labels_that_are_not_there_are_null(tmp_path: Path) -> None:
     found = read_decisions(path.read_bytes(), path)
     assert int((~found.labelled).sum()) == 20
     assert not found.unseen[~found.labelled].any()
-    slices = is_a(story_of_run(tmp_path / "r").slices, Slices)
+    slices = is_a(run_content(tmp_path / "r").slices, Slices)
     assert slices.rows[-1].vertices - slices.rows[-1].labelled == 20
 
 
@@ -144,7 +143,7 @@ def test_replace_clears_what_was_kept_and_more_seeds_add_to_it(copied: Path) -> 
     assert {path.name for path in (copied / "decisions").iterdir()} == {"seed-4", "seed-5"}
 
 
-@pytest.mark.parametrize("method", ["append", "keep_decisions"])
+@pytest.mark.parametrize("method", ["append", "store_decisions"])
 def test_a_run_that_is_stopped_has_the_same_decisions_in_the_end(
     made: tuple[Path, Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
@@ -167,28 +166,28 @@ def test_a_run_that_is_stopped_has_the_same_decisions_in_the_end(
         assert repr(vars(read_decisions(again.read_bytes()))) == repr(vars(read_decisions(path.read_bytes())))
 
 
-# --- the story of a run ----------------------------------------------------------------------------------------------
+# --- the content of a run ----------------------------------------------------------------------------------------------
 
 
 def test_headlines_and_slices_are_those_of_the_run(made: tuple[Path, Run]) -> None:
     folder, result = made
-    story = story_of_run(folder)
+    content = run_content(folder)
     summary, means = result.summary(), result.tasks()
-    assert story.title == "mine"
+    assert content.title == "mine"
     for headline, name in zip(
-        story.headlines, ("accuracy", "id_accuracy", "mcc", "open_f1", "auroc", "seconds"), strict=True
+        content.headlines, ("accuracy", "id_accuracy", "mcc", "open_f1", "auroc", "seconds"), strict=True
     ):
         assert headline.value == pytest.approx(summary[name]["mean"])
         assert headline.half == pytest.approx(summary[name]["ci95"])
-    slices = is_a(story.slices, Slices)
+    slices = is_a(content.slices, Slices)
     moved = drift(GRAPH)
     assert [row.time for row in slices.rows] == ["3", "4", "5"]
     for row, task, rows in zip(slices.rows, means, zip(*result.rows.values(), strict=True), strict=True):
         assert row.vertices == task["test_vertices"]
         assert row.accuracy is not None
         assert row.accuracy.mean == pytest.approx(task["accuracy"])
-        assert row.rejected is not None
-        assert row.rejected.mean == pytest.approx(task["rejected"])
+        assert row.flagged is not None
+        assert row.flagged.mean == pytest.approx(task["rejected"])
         assert row.unseen == pytest.approx(task["unseen"] / task["vertices"])
         assert row.open_f1 == pytest.approx(task["open_f1"])
         assert row.mcc == (pytest.approx(task["mcc"]) if task["unseen"] else None)
@@ -201,31 +200,31 @@ def test_headlines_and_slices_are_those_of_the_run(made: tuple[Path, Run]) -> No
 
 def test_parts_of_the_decisions_agree_with_the_scores(made: tuple[Path, Run]) -> None:
     folder, result = made
-    story = story_of_run(folder)
+    content = run_content(folder)
     scores = [row.scores for rows in result.rows.values() for row in rows]
     assert all(0.05 < one.rejected < 0.95 for one in scores), "else there is little to compare"
-    confusion = np.array(is_a(story.confusion, ConfusionTable).counts)
+    confusion = np.array(is_a(content.confusion, ConfusionTable).counts)
     assert confusion.sum() == sum(one.vertices for one in scores)
     assert confusion[-1, -1] == sum(one.confusion.tp for one in scores)
     assert confusion[:-1, -1].sum() == sum(one.confusion.fp for one in scores)
-    curve = is_a(story.threshold, ThresholdCurve)
+    curve = is_a(content.threshold, ThresholdCurve)
     assert curve.in_force == 0.7
     at = curve.thresholds.index(0.7)
     total = sum((one.confusion for one in scores), type(scores[0].confusion)())
     assert curve.mcc[at] == pytest.approx(total.mcc)
     assert curve.false_alarms[at] == pytest.approx(total.false_alarm_rate)
-    calibration = is_a(story.calibration, Calibration)
+    calibration = is_a(content.calibration, Calibration)
     hits = sum(round(one.accuracy * one.count) for one in calibration.bins)
     assert hits == sum(round(one.accuracy * one.vertices) for one in scores)
-    review = is_a(story.review, Review)
+    review = is_a(content.review, Review)
     last = read_decisions((folder / "decisions" / "seed-0" / "5.parquet").read_bytes())
     assert [row.score for row in review.rows] == sorted(last.score[last.flagged].tolist(), reverse=True)[:25]
-    assert f"{int(last.flagged.sum())} vertices are held to be unseen at 5 under seed 0" in review.which
+    assert f"{int(last.flagged.sum())} of {len(last)} vertices of 5 are flagged as unseen with seed 0." in review.which
 
 
 def test_parts_of_the_graph_are_those_of_the_graph(made: tuple[Path, Run]) -> None:
-    story = story_of_run(made[0])
-    moved, found = drift(GRAPH), is_a(story.graph, GraphDescription)
+    content = run_content(made[0])
+    moved, found = drift(GRAPH), is_a(content.graph, GraphDescription)
     assert [one.time for one in found.drift] == moved.times.tolist()
     assert found.first_task == 3
     assert [one.consecutive for one in found.drift][1:] == moved.consecutive.tolist()[1:]
@@ -237,11 +236,11 @@ def test_parts_of_the_graph_are_those_of_the_graph(made: tuple[Path, Run]) -> No
     differences = is_a(found.past_differences, DifferenceSummary)
     assert differences.counts == tdiff(GRAPH.up_to(2), 2).counts.tolist()
     assert {int(level): size for level, size in differences.history_sizes.items()} == history_sizes(GRAPH, 3)
-    assert story.history == 1
+    assert content.history == 1
 
 
 def test_forward_transfer(made: tuple[Path, Run], cold: tuple[Path, Run]) -> None:
-    transfer = is_a(story_of_run(made[0], cold[0]).transfer, Transfer)
+    transfer = is_a(run_content(made[0], cold[0]).transfer, Transfer)
     warm, fresh = (
         [[row.scores.accuracy for row in rows] for rows in result.rows.values()] for _, result in (made, cold)
     )
@@ -250,7 +249,7 @@ def test_forward_transfer(made: tuple[Path, Run], cold: tuple[Path, Run]) -> Non
     per_seed = [forward_transfer([one], [other]) for one, other in zip(warm, fresh, strict=True)]
     assert transfer.half == pytest.approx(12.706204736 * abs(per_seed[0] - per_seed[1]) / 2)
     assert transfer.against == "Compared with the run cold: restart is cold there and warm here."
-    assert "--restart cold" in is_a(story_of_run(made[0]).transfer, Missing).reason
+    assert "--restart cold" in is_a(run_content(made[0]).transfer, Missing).reason
 
 
 def test_the_command_does_the_same_again(made: tuple[Path, Run], command: Any, tmp_path: Path) -> None:
@@ -267,8 +266,8 @@ def test_the_command_does_the_same_again(made: tuple[Path, Run], command: Any, t
 
 def test_a_detector_with_a_threshold_for_each_class(tmp_path: Path) -> None:
     result = run(dataclasses.replace(SMALL, detector=DOC(0.4, alpha=3.0)), GRAPH, [0], out=tmp_path)
-    curve = is_a(story_of_run(tmp_path).threshold, ThresholdCurve)
-    assert curve.axis.startswith("Score")
+    curve = is_a(run_content(tmp_path).threshold, ThresholdCurve)
+    assert "higher score" in curve.axis
     total = sum((row.scores.confusion for row in result.rows[0]), type(result.rows[0][0].scores.confusion)())
     assert curve.mcc[curve.thresholds.index(0.0)] == pytest.approx(total.mcc)
 
@@ -279,36 +278,36 @@ def test_a_detector_with_a_threshold_for_each_class(tmp_path: Path) -> None:
 def test_a_run_of_an_earlier_version_says_what_is_missing(copied: Path) -> None:
     shutil.rmtree(copied / "decisions")
     (copied / "graph.json").unlink()
-    story = story_of_run(copied)
-    assert story.title == "run"
+    content = run_content(copied)
+    assert content.title == "run"
     for name in (*DECIDED, "graph"):
-        assert "--replace" in is_a(getattr(story, name), Missing).reason, name
-    assert isinstance(story.slices, Slices)
+        assert "--replace" in is_a(getattr(content, name), Missing).reason, name
+    assert isinstance(content.slices, Slices)
     assert (
-        page_of(story).count('class="missing"') == len(DECIDED) + 3 + 1
+        page_of(content).count('class="missing"') == len(DECIDED) + 3 + 1
     )  # three parts of the graph, and forward transfer
 
 
 def test_decisions_that_are_missing_in_part_are_not_told_in_part(copied: Path) -> None:
     (copied / "decisions" / "seed-1" / "4.parquet").unlink()
-    story = story_of_run(copied)
-    assert "for 1 of 6" in is_a(story.confusion, Missing).reason
-    assert isinstance(story.graph, GraphDescription)
+    content = run_content(copied)
+    assert "The decisions of 1 of 6 tasks are missing" in is_a(content.confusion, Missing).reason
+    assert isinstance(content.graph, GraphDescription)
 
 
 def test_an_unfinished_run_is_told_as_far_as_it_is(copied: Path) -> None:
     lines = (copied / "results.jsonl").read_text().splitlines(keepends=True)
     (copied / "results.jsonl").write_text("".join(lines[:5]) + lines[5][:40])
     kept = (copied / "results.jsonl").read_bytes()
-    story = story_of_run(copied)
-    assert story.notes == ("Left out, for it has fewer tasks than others: seed 1.",)
+    content = run_content(copied)
+    assert content.notes == ("Left out because of fewer finished tasks: seed 1.",)
     assert (copied / "results.jsonl").read_bytes() == kept
     (copied / "results.jsonl").write_text("".join(lines[:2]))
-    story = story_of_run(copied)
-    assert story.notes == ("The run is not finished: 2 of 3 tasks are done.",)
-    assert all(headline.half is None for headline in story.headlines)
-    assert "Wilson" in is_a(story.slices, Slices).intervals
-    page_of(story)
+    content = run_content(copied)
+    assert content.notes == ("The run is not finished: 2 of 3 tasks are done.",)
+    assert all(headline.half is None for headline in content.headlines)
+    assert "Wilson" in is_a(content.slices, Slices).intervals
+    page_of(content)
 
 
 def test_runs_without_labels_edges_or_rejections(tmp_path: Path) -> None:
@@ -322,13 +321,13 @@ def test_runs_without_labels_edges_or_rejections(tmp_path: Path) -> None:
         }
     )
     run(Configuration(history=1, steps=1, first=3, detector=DOC(0.0)), graph, [0], out=tmp_path)
-    story = story_of_run(tmp_path)
-    for part in (story.confusion, story.calibration, story.threshold, story.review):
+    content = run_content(tmp_path)
+    for part in (content.confusion, content.calibration, content.threshold, content.review):
         assert isinstance(part, Missing)
-    assert is_a(story.graph, GraphDescription).past_differences is None
-    assert is_a(story.slices, Slices).rows[0].accuracy is None
-    assert story.headlines[0].value is None
-    page_of(story)
+    assert is_a(content.graph, GraphDescription).past_differences is None
+    assert is_a(content.slices, Slices).rows[0].accuracy is None
+    assert content.headlines[0].value is None
+    page_of(content)
 
 
 def nothing(folder: Path) -> None:
@@ -362,17 +361,17 @@ def other_decisions(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "told"),
     [
-        (nothing, "there is no such folder"),
+        (nothing, "this folder does not exist"),
         (a_file, "this is a file, not a folder"),
         (no_run, "not the folder of a run"),
-        (no_rows, "no finished task yet"),
-        (spoilt("results.jsonl", "nonsense\n"), "results.jsonl, line 1: this is no row of a run"),
+        (no_rows, "no task of the run is finished yet"),
+        (spoilt("results.jsonl", "nonsense\n"), "results.jsonl, line 1: this is not a row of a run"),
         (spoilt("run.json", "{}"), "not the file of a run"),
         (spoilt("run.json", '{"format": "evergraph run", "format_version": 9}'), "format version 9"),
-        (spoilt("graph.json", "[]"), "not what a run keeps of its graph"),
-        (spoilt("graph.json", '{"tasks": [3, 4, 5]}'), "not what a run keeps of its graph"),
-        (spoilt("decisions/seed-0/4.parquet", "PAR1"), "no decisions of a run, or they are damaged"),
-        (other_decisions, "do not fit the results"),
+        (spoilt("graph.json", "[]"), "not the description of a graph"),
+        (spoilt("graph.json", '{"tasks": [3, 4, 5]}'), "not the description of a graph"),
+        (spoilt("decisions/seed-0/4.parquet", "PAR1"), "not a file of decisions, or it is damaged"),
+        (other_decisions, "do not match the results"),
     ],
 )
 def test_bad_input_is_told_and_nothing_is_written(
@@ -391,9 +390,9 @@ def test_a_run_that_cannot_be_compared_is_refused(made: tuple[Path, Run], tmp_pa
     run(SMALL, GRAPH.relabel([GRAPH.ids[0]], ["other"]), [0], out=tmp_path / "graph")
     run(dataclasses.replace(SMALL, first=4), GRAPH, [0], out=tmp_path / "tasks")
     with pytest.raises(InputError, match="another graph"):
-        story_of_run(made[0], tmp_path / "graph")
+        run_content(made[0], tmp_path / "graph")
     with pytest.raises(InputError, match="other tasks"):
-        story_of_run(made[0], tmp_path / "tasks")
+        run_content(made[0], tmp_path / "tasks")
 
 
 # --- the command -----------------------------------------------------------------------------------------------------
@@ -406,10 +405,10 @@ def test_the_command_writes_a_page(
     code, text, err = command("report", made[0], "--against", cold[0], "--out", out, "--json")
     assert (code, err) == (0, "")
     assert json.loads(text) == {"out": str(out), "bytes": out.stat().st_size}
-    assert out.read_text(encoding="utf-8") == page_of(story_of_run(made[0], cold[0]))
+    assert out.read_text(encoding="utf-8") == page_of(run_content(made[0], cold[0]))
     assert [path.name for path in out.parent.iterdir()] == ["page.html"]
     code, text, _ = command("report", made[0], "--out", out)
-    assert (code, text) == (0, f"{out} ({out.stat().st_size / 1e6:.1f} MB)\n")
+    assert (code, text) == (0, f"Written to {out} ({out.stat().st_size / 1e6:.1f} MB)\n")
     assert command("report", made[0], "--out", out, "--quiet") == (0, "", "")
 
 
@@ -421,7 +420,7 @@ def test_where_a_page_cannot_be_written(made: tuple[Path, Run], tmp_path: Path, 
         (tmp_path / name).write_text("mine")
         code, _, err = command("report", made[0], "--out", tmp_path / name)
         assert code == 2
-        assert "Let its name end in .html or .htm" in err
+        assert "Give a name that ends in .html or .htm" in err
         assert (tmp_path / name).read_text() == "mine"
     assert command("report", made[0], "--out", tmp_path / "page.HTM", "--quiet")[0] == 0
     (tmp_path / "file").write_text("")
@@ -437,4 +436,4 @@ def test_the_default_is_report_html(
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
     assert command("report", made[0], "--quiet", "--out", "deep/er.html")[0] == 0
     row = TaskRow.from_dict(json.loads((made[0] / "results.jsonl").read_text().splitlines()[0]))
-    assert f"{row.test_vertices}" in page_of(story_of_run(made[0]))
+    assert f"{row.test_vertices}" in page_of(run_content(made[0]))

@@ -14,9 +14,9 @@ from evergraph.datasets import synthetic
 from evergraph.datasets.tables import to_tables
 from evergraph.detect import GDOC
 from evergraph.nn import MLP
+from evergraph.report.content import Missing
 from evergraph.report.page import page_of
-from evergraph.report.story import Missing
-from evergraph.report.workspace import story_of_workspace
+from evergraph.report.workspace import workspace_content
 
 GRAPH = synthetic(vertices=400, times=6, classes=3, new_classes=1, seed=4)
 FIRST = 3
@@ -39,73 +39,73 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_headlines_and_slices_are_those_of_the_scores(folder: Path) -> None:
-    story, scores = story_of_workspace(folder), Workspace(folder).scores()
-    told = {one.name: one.value for one in story.headlines}
-    assert told["Vertices decided"] == sum(one.decided for one in scores)
-    assert told["Labels that came"] == scores[0].labelled
+    content, scores = workspace_content(folder), Workspace(folder).scores()
+    told = {one.name: one.value for one in content.headlines}
+    assert told["Decisions"] == sum(one.decided for one in scores)
+    assert told["Labels"] == scores[0].labelled
     assert told["Accuracy"] == pytest.approx(scores[0].accuracy)
     assert told["Accuracy, known classes"] == pytest.approx(scores[0].id_accuracy)
     assert told["Truly unseen"] == pytest.approx(scores[0].unseen)
-    assert told["Alarms"] == pytest.approx(
+    assert told["Flagged"] == pytest.approx(
         np.average([s.alarm_rate for s in scores], weights=[s.decided for s in scores])
     )
-    assert not isinstance(story.slices, Missing)
-    first, second = story.slices.rows
+    assert not isinstance(content.slices, Missing)
+    first, second = content.slices.rows
     assert (first.time, first.version, first.labelled) == ("3", "1", scores[0].labelled)
     assert first.accuracy is not None
     assert first.accuracy.mean == pytest.approx(scores[0].accuracy)
     assert first.accuracy.low < first.accuracy.mean < first.accuracy.high
     assert (second.version, second.labelled, second.accuracy, second.unseen) == ("2", 0, None, None)
-    assert story.notes[0].startswith(f"Next: evergraph ws {Workspace(folder).status().next_command} {folder}")
+    assert content.notes[0].startswith(f"Next: evergraph ws {Workspace(folder).status().next_command} {folder}")
 
 
 def test_confusion_counts_each_labelled_vertex_once(folder: Path) -> None:
-    story, scores = story_of_workspace(folder), Workspace(folder).scores()
-    assert sum(map(sum, story.confusion.counts)) == scores[0].labelled
+    content, scores = workspace_content(folder), Workspace(folder).scores()
+    assert sum(map(sum, content.confusion.counts)) == scores[0].labelled
     diagonal = sum(
-        story.confusion.counts[row][row] for row, name in enumerate(story.confusion.names) if name != "unseen"
+        content.confusion.counts[row][row] for row, name in enumerate(content.confusion.names) if name != "unseen"
     )
-    rejected = sum(row[story.confusion.names.index("unseen")] for row in story.confusion.counts)
+    rejected = sum(row[content.confusion.names.index("unseen")] for row in content.confusion.counts)
     assert diagonal <= round(scores[0].accuracy * scores[0].labelled) <= diagonal + rejected
-    assert sum(one.count for one in story.calibration.bins) == scores[0].labelled
+    assert sum(one.count for one in content.calibration.bins) == scores[0].labelled
 
 
 def test_the_vertices_to_review_are_those_of_the_workspace(folder: Path) -> None:
-    story, rows = story_of_workspace(folder), Workspace(folder).review(20)
+    content, rows = workspace_content(folder), Workspace(folder).review(20)
     assert rows
-    assert [one.id for one in story.review.rows] == [str(row.id) for row in rows]
-    assert story.review.rows[0].neighbours == rows[0].neighbours
+    assert [one.id for one in content.review.rows] == [str(row.id) for row in rows]
+    assert content.review.rows[0].neighbours == rows[0].neighbours
 
 
 def test_the_page_says_of_which_vertices_its_shares_are(folder: Path) -> None:
-    story = story_of_workspace(folder)
-    page = page_of(story)
-    assert "“held to be unseen” is of all that were decided" in page
-    assert "How many of all decided vertices were held to be" in page
-    assert "Settings, models so far and the last commands." in page
-    assert "the closer the lines, the better" not in page
-    assert "to do again" not in page
-    as_run = page_of(replace(story, kind="run"))
-    assert "the closer the lines, the better" in as_run
-    assert "of all that were decided" not in as_run
+    content = workspace_content(folder)
+    page = page_of(content)
+    assert "except “flagged”, which refers to all decided vertices" in page
+    assert "Share of all decided vertices that the detector flagged as unseen" in page
+    assert "Settings, models and the last commands." in page
+    assert "The closer the lines, the better" not in page
+    assert "to repeat this run" not in page
+    as_run = page_of(replace(content, kind="run"))
+    assert "The closer the lines, the better" in as_run
+    assert "all decided vertices" not in as_run
 
 
 def test_a_fresh_workspace_says_what_is_missing(tmp_path: Path) -> None:
     past = EvolvingGraph.build(*to_tables(GRAPH, last=FIRST - 1))
     workspace = Workspace.create(tmp_path / "ws", past, model=MLP(hidden=2), history=1, steps=1)
-    story = story_of_workspace(tmp_path / "ws")
-    for part in (story.slices, story.confusion, story.calibration, story.threshold):
+    content = workspace_content(tmp_path / "ws")
+    for part in (content.slices, content.confusion, content.calibration, content.threshold):
         assert "evergraph ws predict" in part.reason
     workspace.add(*to_tables(GRAPH, FIRST, FIRST, labels=False))
     workspace.predict()
-    assert "evergraph ws label" in story_of_workspace(tmp_path / "ws").confusion.reason
+    assert "evergraph ws label" in workspace_content(tmp_path / "ws").confusion.reason
 
 
 def test_the_command_writes_the_page(folder: Path, tmp_path: Path, command) -> None:
     code, out, _ = command("report", str(folder), "--out", str(tmp_path / "page.html"), "--json")
     assert code == 0
     assert json.loads(out)["bytes"] == (tmp_path / "page.html").stat().st_size
-    assert (tmp_path / "page.html").read_text(encoding="utf-8") == page_of(story_of_workspace(folder))
+    assert (tmp_path / "page.html").read_text(encoding="utf-8") == page_of(workspace_content(folder))
     code, _, error = command("report", str(folder), "--against", str(folder))
     assert code == 2
-    assert "a workspace has no run to compare with" in error
+    assert "--against compares two runs, but this is a workspace" in error

@@ -1,7 +1,7 @@
 """What the authors' code does differently from Evergraph, to reproduce their numbers and to show the difference.
 
-Everything here is wrong, surprising or at odds with the paper's text. It is a reference of its own that shares only the
-models with Evergraph; no other module behaves like it. The codes (A1 …) are those of `docs/research/errata.md`.
+Everything here is wrong, surprising or contradicts the paper's text. This separate reference shares only the models
+with Evergraph; no other module behaves like it. The codes (A1 …) are those of `docs/research/errata.md`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def unmapped_open_f1(
     order: tuple[str, ...],
     unseen: NDArray[np.bool_],
 ) -> float:
-    """Open macro-F1 in which positions among the known classes are taken for positions among all classes (A1).
+    """Open-F1 that confuses positions among the known classes with positions among all classes (A1).
 
     Parameters
     ----------
@@ -81,13 +81,13 @@ def unmapped_open_f1(
 
 
 def inductive_training(task: Task) -> Window:
-    """The labelled vertices of an inductive task: one more time than its history says (A12)."""
+    """Return the training window of an inductive task: one period more than its history (A12)."""
     start = task.graph.first_time if task.history is None else task.time - 1 - task.history
     return task.graph.window(min(start, task.time - 1), task.time - 1)
 
 
 def thresholds(logits: Tensor, targets: Tensor, threshold: float, alpha: float | None) -> Tensor:
-    """Threshold of each class; with alpha, a class without vertices has a deviation of 0 and so a threshold of 1."""
+    """Return the threshold of each class; with alpha, a class without vertices has deviation 0 and threshold 1."""
     classes = logits.shape[1]
     own = 1 - torch.sigmoid(logits.gather(1, targets.unsqueeze(1)).squeeze(1).double())
     counts = torch.bincount(targets, minlength=classes)
@@ -97,12 +97,12 @@ def thresholds(logits: Tensor, targets: Tensor, threshold: float, alpha: float |
 
 
 def class_weights(counts: Tensor) -> Tensor:
-    """Weight of each class in gDOC, (n - n_i) / n_i without exception: in a window of one class it is 0."""
+    """Return the weight of each class in gDOC, always (n - n_i) / n_i: with a single class it is 0."""
     return torch.where(counts > 0, (counts.sum() - counts).double() / counts.clamp(min=1), 0)
 
 
 def whole_output_loss(logits: Tensor, targets: Tensor, counts: Tensor) -> Tensor:
-    """Loss of gDOC as in the paper's text: the weight is on the whole loss of an output, not on its positives (A7)."""
+    """Loss of gDOC as in the paper's text: weights the whole loss of an output, not only its positives (A7)."""
     losses = F.binary_cross_entropy_with_logits(logits, _one_hot(logits, targets), reduction="none")
     return (losses * class_weights(counts).to(logits)).mean()
 
@@ -112,20 +112,20 @@ def _one_hot(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 class Decided(NamedTuple):
-    """The best of all outputs, by which accuracy is measured (A8); and the best known class, or `UNSEEN`."""
+    """The best of all outputs, used for the accuracy (A8), and the best known class or `UNSEEN`."""
 
     best: NDArray[np.object_]
     classes: NDArray[np.object_]
 
 
 class PublishedLearner:
-    """A learner that restarts, grows and optimises as the authors' code does, over the words of all times.
+    """A learner that restarts, grows and optimises like the authors' code, with the words of all periods.
 
-    * There is an output for every class of the graph from the start, so future classes are trained downwards. A new
-      class only redraws the weights of its output, not the bias (A6, A8).
-    * One Adam lives through all tasks and keeps its moments, also over cold restarts (A4).
+    * Every class of the graph has an output from the start, so future classes are trained as negatives. For a new
+      class, only the weights of its output are drawn again, not the bias (A6, A8).
+    * One Adam optimiser serves all tasks and keeps its moments, also across cold restarts (A4).
     * A cold restart keeps the biases of GraphSAGE and JKNet (A6).
-    * A new class redraws GAT's output attention of all classes (A5).
+    * For a new class, the output attention of all classes of GAT is drawn again (A5).
     * Thresholds are fitted to outputs with dropout, as in the last step of training (A20).
     * With ``first_steps=0`` the first task is not trained at all (A3).
     """
@@ -152,7 +152,7 @@ class PublishedLearner:
         self.tasks_ = 0
 
     def adapt(self, task: Task) -> Self:
-        """Learn from a task's training vertices."""
+        """Train on the training vertices of a task."""
         names = self.classes_ = task.graph.class_names
         batch = _batch(task.training, task.time, torch.from_numpy(np.asarray(task.targets, np.int64)))
         chosen, targets = batch.labelled, batch.targets[batch.labelled]
@@ -186,13 +186,13 @@ class PublishedLearner:
         return self
 
     def logits(self, window: Window, time: int) -> Tensor:
-        """The outputs for all vertices of a window, without dropout."""
+        """Return the outputs for all vertices of a window, without dropout."""
         batch = _batch(window, time, torch.full((len(window),), -1))
         with torch.no_grad():
             return self.model.forward(self.weights_, batch, None)[0]
 
     def predict(self, task: Task) -> Decided:
-        """Decide the test vertices: they are rejected by the known classes, the best class is of all."""
+        """Decide the test vertices: known classes decide what is flagged, but the best class is one of all classes."""
         logits = self.logits(task.window, task.time)[task.test]
         names, columns = np.array(self.classes_, object), [self.classes_.index(name) for name in sorted(self.known_)]
         known = logits[:, columns]
@@ -209,7 +209,7 @@ class PublishedLearner:
         return F.binary_cross_entropy_with_logits(logits, _one_hot(logits, targets), pos_weight=weights)
 
     def _restart(self, fresh: dict[str, Tensor], appeared: list[int]) -> None:
-        """Change the weights in place, so that the optimiser goes on with them."""
+        """Change the weights in place, so that the optimiser keeps them."""
         if self.restart == "cold":
             keeps_bias = isinstance(self.model, (GraphSAGE, JKNet))
             for name, value in fresh.items():
@@ -232,6 +232,6 @@ def _batch(window: Window, time: int, targets: Tensor) -> Batch:
 
 
 def _output_parameters(model: Model, outputs: int) -> Iterator[str]:
-    """Names of the parameters that grow with the classes."""
+    """Return the names of the parameters that grow with the number of classes."""
     one, more = (model.parameters(3, outputs + extra, Draw(0)) for extra in (0, 1))
     return (name for name in one if one[name].shape != more[name].shape)

@@ -1,38 +1,32 @@
-"""``evergraph reproduce``: the paper's experiments, tables, figures and claims."""
+"""``evergraph reproduce``: run the paper's experiments and compare tables, figures and claims."""
 
 from __future__ import annotations
 
 import json
 import os
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
-from evergraph.cli.common import SEEDS_HELP, Json, Quiet, console, graphs_like, parse_seeds, set_up_logging
+from evergraph.cli.common import SEEDS_HELP, Json, Quiet, console, graphs_like, parse_seeds, progress, set_up_logging
 from evergraph.errors import InputError
 
 if TYPE_CHECKING:
-    from evergraph.evaluation.grid import GridState
-    from evergraph_paper.reproduction import Reproduced
+    from collections.abc import Callable
 
-_BETWEEN = 30.0  # seconds
+    from evergraph.evaluation.trials import GridState
+    from evergraph_paper.reproduction import Reproduced
 
 EXAMPLE = "Example: evergraph reproduce exp2 metamath --models sage,mlp --seeds 0-2 --results results"
 
-
 _WHAT = (
-    "exp1: static graphs; exp2: models, histories and restarts; exp2a: trained once or on; exp3: fewer labels; "
-    "exp4: unseen classes, with 4a: thresholds, 4b: other models, 4c: what it costs; datasets: what graphs are like; "
-    "tune: learning rates; claims: a verdict on each; all of them."
+    "exp1: static graphs; exp2: models, histories and restarts; exp2a: training once or always; exp3: fewer labels; "
+    "exp4: unseen classes (4a: thresholds, 4b: other models, 4c: costs); datasets: properties of the graphs; tune: "
+    "learning rates; claims: a verdict on each claim; all."
 )
 
-
-# Written out: the module that has these names imports torch, which help must not wait for. A test compares them.
+# Written out, because the module that defines these names imports torch. A test compares them.
 ExperimentName = Literal[
     "exp1", "exp2", "exp2a", "exp3", "exp4", "exp4a", "exp4b", "exp4c", "datasets", "tune", "claims", "all"
 ]
@@ -44,42 +38,43 @@ def reproduce(
         list[str] | None,
         typer.Argument(
             metavar="GRAPH",
-            help="Graph folders, or: metamath, synthetic. Default: those with results.",
+            help="Graph folders, or: metamath, synthetic. Default: graphs with results.",
             autocompletion=graphs_like,
         ),
     ] = None,
-    results: Annotated[Path, typer.Option(metavar="FOLDER", help="Keeps all results, and tables and figures.")] = Path(
+    results: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for results, tables and figures.")] = Path(
         "results"
     ),
     seeds: Annotated[
         str | None, typer.Option(metavar="SEEDS", help=f"{SEEDS_HELP} Default: 0.", show_default=False)
     ] = None,
     models: Annotated[
-        str | None, typer.Option(metavar="MODELS", help="As sage,mlp. Default: all of the experiment.")
+        str | None,
+        typer.Option(metavar="MODELS", help="Models, such as sage,mlp. Default: all models of the experiment."),
     ] = None,
     planetoid: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Cora, Citeseer and PubMed as Planetoid has them (exp1).")
+        Path | None, typer.Option(metavar="FOLDER", help="Cora, Citeseer and PubMed in the Planetoid format (exp1).")
     ] = None,
     rates: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Learning rates that tune has chosen. Default: the paper's.")
+        Path | None, typer.Option(metavar="FILE", help="Learning rates chosen by tune. Default: the paper's.")
     ] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Processes. Default: one for each core.")] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A look: one seed, few steps, a small graph; no result.")
-    ] = False,
-    full: Annotated[bool, typer.Option("--full", help="As many seeds as the paper has.")] = False,
-    show: Annotated[bool, typer.Option("--show", help="Run nothing; show what the results say so far.")] = False,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Number of processes. Default: one per core.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Quick test: one seed, few steps, a small graph.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="As many seeds as in the paper.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Run nothing; show the results so far.")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run one of the paper's experiments, or all; print its tables beside the paper's, draw its figures.
+    """Run one of the paper's experiments, or all, and compare their tables and figures with the paper's.
 
-    Results are kept as they come: what is there is not run again, and several commands can work on one grid. A command
-    that was stopped goes on where it was.
+    Results are stored as they finish and never computed twice. Several commands can work on one experiment, and a
+    stopped command continues where it stopped.
     """
     given = [name for name, is_given in (("--quick", quick), ("--full", full), ("--seeds", seeds)) if is_given]
     if len(given) > 1:
-        raise InputError(f"{' and '.join(given)} were given", fix="leave all but one of them out: each says how often")
+        raise InputError(f"{' and '.join(given)} were given", fix="give only one of them: each sets the seeds")
     wanted = parse_seeds(seeds or "0")
     set_up_logging(quiet)
     from evergraph_paper.reproduction import Reproduction
@@ -101,23 +96,30 @@ def reproduce(
         names = [name for name in get_args(ExperimentName) if name != "all"]
         if planetoid is None and not show:
             names.remove("exp1")
-            typer.echo("Leaving experiment 1 out, for there is no --planetoid.", err=True)
+            typer.echo("Experiment 1 is skipped because --planetoid is not given.", err=True)
     job.check(names)
     printed: list[Any] = []
     try:
         for name in names:
-            with _progress(quiet) as job.on_done:
+            with progress("starting", quiet, lines=True) as update:
+
+                def on_done(running: str, state: GridState, update: Callable[..., None] | None = update) -> None:
+                    if update is not None:
+                        done = state.there + state.ran + state.failed
+                        update(description=f"{running}: {in_words(state)}", completed=done, total=state.total)
+
+                job.on_done = on_done
                 found = job.run(name)
             printed += found.data or [{"experiment": name, "files": [str(path) for path in found.files]}]
             if not as_json and not quiet:
                 _show(found)
     except KeyboardInterrupt:
-        typer.echo("Interrupted; what is finished is kept, and the same command goes on from here.", err=True)
+        typer.echo("Interrupted. Finished trials are stored. Run the same command again to continue.", err=True)
         raise typer.Exit(130) from None
     if as_json:
         typer.echo(json.dumps(printed, ensure_ascii=False, indent=2, allow_nan=False))
     if job.failed:
-        typer.echo(f"Error: {job.failed} trials failed; the warnings above say why.", err=True)
+        typer.echo(f"Error: {job.failed} trials failed. See the warnings above.", err=True)
         raise typer.Exit(1)
 
 
@@ -126,7 +128,7 @@ def _show(found: Reproduced) -> None:
 
     to = console()
     if not found.tables:
-        to.print(f"There are no results of {found.name} yet.")
+        to.print(f"{found.name} has no results yet.")
     for table in found.tables.values():
         to.print(to_rich(table, to.width))
         to.print()
@@ -136,48 +138,12 @@ def _show(found: Reproduced) -> None:
         to.print()
 
 
-@contextmanager
-def _progress(quiet: bool) -> Iterator[Callable[[str, GridState], None] | None]:
-    """Show how far a grid is: on a terminal as a bar, elsewhere as a line now and then."""
-    if quiet:
-        yield None
-        return
-    if not sys.stderr.isatty():
-        yield _Lines()
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(20))
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("starting", total=None)
-
-        def on_done(name: str, state: GridState) -> None:
-            done = state.there + state.ran + state.failed
-            progress.update(bar, description=f"{name}: {in_words(state)}", completed=done, total=state.total)
-
-        yield on_done
-
-
-class _Lines:
-    """Says how far a grid is, at most once in half a minute."""
-
-    def __init__(self) -> None:
-        self.last = -_BETWEEN
-
-    def __call__(self, name: str, state: GridState) -> None:
-        now = time.monotonic()
-        if state.left == 0 or now - self.last >= _BETWEEN:
-            self.last = now
-            typer.echo(f"{name}: {in_words(state)}", err=True)
-
-
 def in_words(state: GridState) -> str:
-    """How far a grid is.
+    """Describe the progress of a grid.
 
     Examples
     --------
-    >>> from evergraph.evaluation.grid import GridState
+    >>> from evergraph.evaluation.trials import GridState
     >>> in_words(GridState(48, there=10, ran=20, left_seconds=5400, best="accuracy 0.63: dblp-easy, sage"))
     '30 of 48 done (10 before), 18 left, about 1:30 h; best: accuracy 0.63: dblp-easy, sage'
     """
@@ -196,7 +162,7 @@ def in_words(state: GridState) -> str:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to the application; called through the entry point ``evergraph.commands``."""
-    app.command("reproduce", short_help="The paper's experiments, tables, figures and claims.", epilog=EXAMPLE)(
-        reproduce
-    )
+    """Add the command to the application; called by the entry point ``evergraph.commands``."""
+    app.command(
+        "reproduce", short_help="Reproduce the paper's experiments, tables, figures and claims.", epilog=EXAMPLE
+    )(reproduce)

@@ -1,4 +1,4 @@
-"""What graphs are like: the paper's table of data sets and the figures that describe them, for any graphs."""
+"""Properties of graphs: the paper's table of data sets and its figures, for any graphs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from evergraph.analysis import GraphDescription, TimeDifferences, describe
 from evergraph.analysis.figures import HOPS, draw
 from evergraph.errors import InputError
-from evergraph.evaluation.graphs import graph_of
+from evergraph.evaluation.processes import graph_of
 from evergraph.presentation.table import Cell, Column, Row, Section, Table, replace_file, write
 from evergraph_paper.as_published import with_self_pairs
 from evergraph_paper.paper import COUNTERPART, printed
@@ -24,22 +24,22 @@ log = logging.getLogger("evergraph.paper")  # below "evergraph", whose messages 
 
 Facts = Mapping[str, Any]
 
-_LAYERS = 2  # hops that the models see, whose time differences give the histories
-_DIGITS = 6  # of shares and exponents: enough for any reader, and the same on all machines
+_LAYERS = 2  # hops of the models; histories follow from the time differences over these hops
+_DIGITS = 6  # of shares and exponents: few enough to be the same on all machines
 _DRIFTS = {"drift_consecutive": "against the time before", "drift_cumulative": "against all times before"}
 
 
 def facts(path: str) -> dict[str, Any]:
-    """Count what describes a graph; the answer fits into JSON.
+    """Return the properties of a graph as a dict for JSON.
 
-    Times are written as the graph's axis writes them, and tasks are the times with vertices from the first task on.
-    Shares and exponents are rounded to six digits.
+    Periods are written as the graph's time axis writes them; tasks are the periods with vertices from the first task
+    on. Shares and exponents are rounded to six digits.
 
-    Beyond what `GraphDescription` says: ``discontinued_classes`` are missing at the end for longer than ever before,
-    ``every_other_time_classes`` have three times or more with always one time between, and ``irregular_classes`` have
-    other gaps. ``drift_consecutive`` is the total variation between the classes of each task and those of the time
-    before, ``drift_cumulative`` of all times before. ``history_sizes`` are those of the whole graph, as the paper has
-    them; ``with_self_pairs`` are the percentiles as in the authors' code.
+    In addition to `GraphDescription`: ``discontinued_classes`` are absent at the end for longer than ever before,
+    ``every_other_time_classes`` occur in three or more periods with exactly one period between, ``irregular_classes``
+    have other gaps. ``drift_consecutive`` is the total variation between the classes of each task and of the period
+    before, ``drift_cumulative`` and of all periods before. ``history_sizes`` are those of the whole graph, as in the
+    paper; ``with_self_pairs`` are the percentiles of the authors' code.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def facts(path: str) -> dict[str, Any]:
 
 
 def _described(path: str) -> tuple[GraphDescription, str]:
-    """Return the description of a graph, and its fingerprint."""
+    """Return the description of a graph and its fingerprint."""
     graph, fingerprint = graph_of(path)
     return describe(graph, Path(path).name, hops=HOPS, past=True), fingerprint
 
@@ -102,8 +102,8 @@ def _facts(found: GraphDescription, fingerprint: str) -> dict[str, Any]:
 
 
 def _rhythms(found: GraphDescription) -> dict[str, list[str]]:
-    """Classes that pause or end."""
-    place = {one.time: at for at, one in enumerate(found.drift)}  # of the times that have labels
+    """Return the classes that pause or end."""
+    place = {one.time: at for at, one in enumerate(found.drift)}  # of the periods with labels
     discontinued, every_other, irregular = [], [], []
     for one in found.classes:
         seen = [place[time] for time in one.times]
@@ -123,18 +123,18 @@ def _rhythms(found: GraphDescription) -> dict[str, list[str]]:
 
 
 def _drift(found: GraphDescription, tasks: Sequence[int | str]) -> dict[str, Any]:
-    told = {}
+    found_drift = {}
     for name in ("consecutive", "cumulative"):
         at = {one.time: getattr(one, name) for one in found.drift}
         by_task = [at.get(time) for time in tasks]
         known = [move for move in by_task if move is not None]
-        told[f"drift_{name}"] = {
+        found_drift[f"drift_{name}"] = {
             "by_task": [_rounded(move) for move in by_task],
             "min": _rounded(min(known, default=None)),
             "max": _rounded(max(known, default=None)),
             "mean": _rounded(math.fsum(known) / len(known) if known else None),
         }
-    return told
+    return found_drift
 
 
 def _rounded(value: float | None) -> float | None:
@@ -149,7 +149,7 @@ authors' code compares with all times before, unless told otherwise."""
 
 
 def datasets_table(facts: Sequence[Facts], note: str = "") -> Table:
-    """The paper's table of data sets: some graphs, and below them those of the paper.
+    """Return the paper's table of data sets: the given graphs, and below them those of the paper.
 
     Examples
     --------
@@ -215,7 +215,7 @@ def _range_cell(low: float | None, high: float | None) -> Cell:
 
 
 def write_datasets(paths: Iterable[str], out: str | Path, note: str = "") -> list[Path]:
-    """Describe some graphs: facts, the table of data sets, and figures. The same graphs give the same bytes.
+    """Write the properties of graphs as JSON, table and figures; the same graphs give the same bytes.
 
     Returns
     -------
@@ -228,12 +228,12 @@ def write_datasets(paths: Iterable[str], out: str | Path, note: str = "") -> lis
     twice = [name for name in names if names.count(name) > 1]
     if not paths or twice:
         raise InputError(
-            f"two graphs are called {twice[0]}" if twice else "there is no graph to describe",
-            fix="rename the folder of one" if twice else "name at least one",
+            f"two graphs are named {twice[0]}" if twice else "there is no graph to describe",
+            fix="rename the folder of one of them" if twice else "name at least one",
         )
     described = []
     for number, path in enumerate(paths, 1):
-        log.info("describing %s, graph %d of %d", path, number, len(paths))
+        log.info("Describing graph %s (%d of %d)", path, number, len(paths))
         described.append(_described(path))
     found = [_facts(*one) for one in described]
     written = [replace_file(out / "datasets", "json", f"{_json(found)}\n".encode())]
@@ -242,7 +242,7 @@ def write_datasets(paths: Iterable[str], out: str | Path, note: str = "") -> lis
 
 
 def _json(value: Any, depth: int = 0) -> str:
-    """JSON in which that is one line which holds nothing that has parts itself.
+    """Return JSON with one line for each list or dict that contains no other.
 
     Examples
     --------

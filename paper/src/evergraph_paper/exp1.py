@@ -1,4 +1,4 @@
-"""Experiment 1: accuracy over epochs, divergences between the two splits, and its tables and figures."""
+"""Experiment 1: accuracy by epoch, divergences between the two splits, tables and figures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def half_jeffreys(p: ArrayLike, q: ArrayLike) -> float:
-    """Half of the Jeffreys divergence, ½ KL(p‖q) + ½ KL(q‖p): the formula that the paper prints.
+    """Half of the Jeffreys divergence, ½ KL(p‖q) + ½ KL(q‖p): the paper's printed formula.
 
     Examples
     --------
@@ -38,7 +38,7 @@ def half_jeffreys(p: ArrayLike, q: ArrayLike) -> float:
 
 
 def jensen_shannon(p: ArrayLike, q: ArrayLike) -> float:
-    """Jensen-Shannon divergence in nats, ½ KL(p‖m) + ½ KL(q‖m) with m midway: from 0 to ln 2, as in Lin (1991).
+    """Jensen-Shannon divergence in nats, ½ KL(p‖m) + ½ KL(q‖m) with m = (p + q) / 2: from 0 to ln 2 (Lin, 1991).
 
     Examples
     --------
@@ -48,11 +48,11 @@ def jensen_shannon(p: ArrayLike, q: ArrayLike) -> float:
     p, q = _shares(p, q)
     both = p + q
     halves = [np.sum(side[side > 0] * np.log(2 * side[side > 0] / both[side > 0])) / 2 for side in (p, q)]
-    return max(0.0, float(sum(halves)))  # rounding may leave a little less than 0
+    return max(0.0, float(sum(halves)))  # rounding may give a value just below 0
 
 
 def jensen_shannon_distance(p: ArrayLike, q: ArrayLike) -> float:
-    """Square root of `jensen_shannon`: what the authors' code computes, by SciPy's function ``jensenshannon``.
+    """Square root of `jensen_shannon`, which the authors' code computes with SciPy's ``jensenshannon``.
 
     Examples
     --------
@@ -65,30 +65,30 @@ def jensen_shannon_distance(p: ArrayLike, q: ArrayLike) -> float:
 
 
 def _shares(p: ArrayLike, q: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Both vectors divided by their sums."""
+    """Return both vectors divided by their sums."""
     one, other = np.asarray(p, np.float64), np.asarray(q, np.float64)
     if one.ndim != 1 or one.shape != other.shape:
         raise InputError(
-            f"vectors of shapes {one.shape} and {other.shape} cannot be compared", fix="pass two of the same length"
+            f"the vectors have shapes {one.shape} and {other.shape}", fix="pass two vectors of the same length"
         )
     for vector in (one, other):
         if not (np.all(np.isfinite(vector)) and np.all(vector >= 0) and np.any(vector > 0)):
             raise InputError(
-                "a vector of weights has a negative, infinite or missing one, or none above 0",
+                "a vector has a negative, infinite or missing value, or no value above 0",
                 fix="pass counts or shares",
             )
     return one / one.sum(), other / other.sum()
 
 
 Results = Sequence[tuple[StaticTrial, Mapping[str, Any]]]
-"""Trials, each with what its ``run`` has returned."""
+"""Trials with the results of their ``run``."""
 
 _SPLITS: tuple[Which, ...] = ("A", "B")
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Accuracy before the first and after each inference epoch: mean and deviation over seeds (NaN for one)."""
+    """Accuracy before the first and after each inference epoch: mean and deviation over seeds (NaN for one seed)."""
 
     graph: str
     split: str
@@ -100,7 +100,7 @@ class Curve:
 
 
 def curves(results: Results) -> list[Curve]:
-    """A curve for each graph, split, model and pre-training, in the order of the results.
+    """Return a curve for each graph, split, model and pre-training, in the order of the results.
 
     Examples
     --------
@@ -123,7 +123,7 @@ def _curve(graph: str, which: str, model: str, pretraining: int, runs: _Runs) ->
     if len({len(run) for run in runs.values()}) > 1:
         raise InputError(
             f"the runs of {model} on {graph} {which} have different numbers of epochs",
-            fix="give the results of one experiment",
+            fix="pass the results of one experiment",
         )
     values = np.stack(list(runs.values()))
     n, epochs = values.shape
@@ -133,25 +133,24 @@ def _curve(graph: str, which: str, model: str, pretraining: int, runs: _Runs) ->
 
 @dataclass(frozen=True)
 class Divergence:
-    """How far the accuracies of split A are from those of split B.
+    """Distances between the accuracies of split A and of split B.
 
     Parameters
     ----------
     model, pretraining
-        Of which trials; all graphs, seeds and epochs are taken together.
+        Model and pre-training of the trials; all graphs, seeds and epochs are taken together.
     half_jeffreys, jensen_shannon, jensen_shannon_distance
-        Of the two vectors of accuracies, each divided by its sum: the formula that the paper prints, what it cites, and
-        what the authors' code computes. These compare place by place, so the pairing of runs counts and the level of
-        the accuracies does not (A13).
+        Of the two vectors of accuracies, each divided by its sum: the paper's printed formula, the formula it cites,
+        and what the authors' code computes. They compare pairs of runs, so the order of the runs matters and the level
+        of the accuracies does not (A13).
     histogram
-        Jensen-Shannon divergence between the distributions of the accuracies, as histograms of each graph: the mean
-        over graphs. This one is 0 for the same accuracies in any order, and ln 2 for accuracies that nowhere meet, be
-        they near or far: what it says of narrow distributions depends on the bins.
+        Jensen-Shannon divergence between histograms of the accuracies, mean over graphs. It is 0 for the same
+        accuracies in any order, and ln 2 for disjoint ones, however close: for narrow distributions it depends on the
+        bins.
     transport
-        How far accuracies must be moved, on average, to turn those of A into those of B: the transport distance
-        (Wasserstein-1) between the same distributions, the mean over graphs. It needs no bins.
+        Transport distance (Wasserstein-1) between the same distributions, mean over graphs. It needs no bins.
     histogram_of, transport_of
-        The same for each graph.
+        The same by graph.
     """
 
     model: str
@@ -167,10 +166,9 @@ class Divergence:
 
 
 def divergences(results: Results, bins: int = 20) -> list[Divergence]:
-    """The divergences between split A and split B for each model and pre-training, in the order of the results.
+    """Return the divergences between split A and split B by model and pre-training, in the order of the results.
 
-    A run of split A stands opposite to that of split B on the same graph under the same seed, epoch by epoch. Which
-    graph comes first does not matter: a sum over pairs does not depend on their order.
+    Runs of both splits are paired by graph, seed and epoch.
 
     Examples
     --------
@@ -196,16 +194,16 @@ def _divergence(model: str, pretraining: int, a: _Side, b: _Side, bins: int) -> 
     if alone:
         graph, seed = min(alone)
         raise InputError(
-            f"the runs of {model} on {graph} under seed {seed} after {pretraining} epochs of pre-training do not come "
-            "in pairs of splits A and B with as many epochs",
-            fix="give the results of both splits",
+            f"the runs of {model} on {graph} with seed {seed} after {pretraining} epochs of pre-training are not pairs "
+            "of splits A and B with the same number of epochs",
+            fix="pass the results of both splits",
         )
     one, other = (np.concatenate([side[run] for run in a]) for side in (a, b))
     of, moved = {}, {}
     for name in dict.fromkeys(graph for graph, _ in a):
         few, many = (np.concatenate([side[run] for run in a if run[0] == name]) for side in (a, b))
         of[name] = histogram_divergence(few, many, bins)
-        moved[name] = float(np.abs(np.sort(few) - np.sort(many)).mean())  # there are as many of both
+        moved[name] = float(np.abs(np.sort(few) - np.sort(many)).mean())  # both have the same length
     return Divergence(
         model,
         pretraining,
@@ -231,15 +229,15 @@ def histogram_divergence(one: ArrayLike, other: ArrayLike, bins: int = 20) -> fl
     samples = [np.asarray(sample, np.float64) for sample in (one, other)]
     for sample in samples:
         if not len(sample) or not ((sample >= 0) & (sample <= 1)).all():
-            raise InputError("a sample is empty or has numbers that are no shares", fix="pass numbers from 0 to 1")
+            raise InputError("a sample is empty or has values outside 0 to 1", fix="pass numbers from 0 to 1")
     return jensen_shannon(*(np.histogram(sample, bins, (0.0, 1.0))[0] for sample in samples))
 
 
 def _accuracies(results: Results) -> list[tuple[StaticTrial, NDArray[np.float64]]]:
-    """The accuracies of each trial; no seed may have two of the same kind."""
+    """Return the accuracies of each trial, and check that no trial occurs twice."""
     kinds = {(trial.graph, trial.split, trial.model, trial.pretraining, trial.seed) for trial, _ in results}
     if len(kinds) < len(results):
-        raise InputError("some trials differ in nothing but their epochs, or not at all", fix="give each once")
+        raise InputError("some trials are the same except for their epochs", fix="pass each trial once")
     return [(trial, np.asarray(result["accuracy"], np.float64)) for trial, result in results]
 
 
@@ -248,7 +246,7 @@ _PLATEAU = 10
 
 
 def static_results(found: Mapping[str, TrialResult], seeds: Sequence[int] | None = None) -> list[Any]:
-    """The trials of experiment 1 that have run, each with its result, in the order of its grid."""
+    """Return the finished trials of experiment 1 with their results, in the order of the grid."""
     grid: dict[tuple[Any, ...], tuple[StaticTrial, Mapping[str, Any]]] = {}
     for one in found.values():
         if one.trial.get("kind") != "static" or (seeds is not None and one.seed not in seeds):
@@ -262,7 +260,7 @@ def static_results(found: Mapping[str, TrialResult], seeds: Sequence[int] | None
 
 
 def accuracy_table(results: Results) -> Table:
-    """Accuracy before, after ten, and after all inference epochs, with its deviation over the runs."""
+    """Return the accuracy before, after ten, and after all inference epochs, with standard deviations."""
     found = curves(results)
     last = max((len(curve.mean) for curve in found), default=1) - 1
     places = sorted({0, min(_PLATEAU, last), last})
@@ -296,7 +294,7 @@ def accuracy_table(results: Results) -> Table:
 
 
 def divergence_table(results: Results) -> Table:
-    """How far the accuracies of A and B are apart: in the paper's three ways, and in two that compare distributions."""
+    """Return the divergences of the paper, and two that compare distributions."""
     columns = (
         Column("model", align="left"),
         Column("authors' code"),
@@ -309,7 +307,7 @@ def divergence_table(results: Results) -> Table:
     paper = printed()["exp1_js"]
     told = {0: "no_pretraining", 200: "pretrained"}
     runs = {(trial.graph, trial.split, trial.model, trial.pretraining, trial.seed) for trial, _ in results}
-    both = [  # while the grid runs, some have no counterpart yet
+    both = [  # some may not have a counterpart yet
         (trial, result)
         for trial, result in results
         if (trial.graph, "BA"[trial.split == "B"], trial.model, trial.pretraining, trial.seed) in runs
@@ -335,7 +333,7 @@ def divergence_table(results: Results) -> Table:
 
 
 def splits_table(rows: Sequence[StaticRow]) -> Table:
-    """The paper's table of static graphs: our count, and the paper's."""
+    """Return the paper's table of static graphs: our counts and the paper's."""
     names = ("vertices", "edges", "train_vertices", "train_edges", "unseen_vertices", "unseen_edges", "test_vertices")
     columns = (
         Column("graph", align="left"),

@@ -1,4 +1,4 @@
-"""The paper's figures from what was measured."""
+"""The paper's figures from measured results."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MOST_COLUMNS = 3
-_MOST_TIMES = 4  # that are written below a panel
+_MOST_TIMES = 4  # tick labels below a panel
 
 
 def exp2_figure(graphs: Sequence[Subject], results: Results, *, steps: int = 200) -> Figure:
-    """Accuracy by history: a column of panels for each graph, cold restarts above warm ones."""
+    """Accuracy by history: one column per graph, cold restarts above warm ones."""
     with style.figure(len(RESTARTS), len(graphs), height=2.2) as (picture, axes):
         for column, graph in enumerate(graphs):
             for line, restart in enumerate(RESTARTS):
@@ -34,7 +34,7 @@ def exp2_figure(graphs: Sequence[Subject], results: Results, *, steps: int = 200
                     _line(panel, range(len(LEVELS)), found, NAMES[model], index, scale=100)
                 panel.set_xticks(range(len(LEVELS)), [str(graph.history(level)) for level in LEVELS])
                 panel.set_title("" if line else graph.name)
-                panel.set_xlabel("history" if line else "")
+                panel.set_xlabel("history, periods" if line else "")
                 panel.set_ylabel("" if column else f"{restart}: accuracy, %")
         same_range(axes)
         style.legend_below(picture)
@@ -42,16 +42,16 @@ def exp2_figure(graphs: Sequence[Subject], results: Results, *, steps: int = 200
 
 
 def exp2a_figure(graphs: Sequence[Subject], rows: Sequence[Row], results: Results) -> Figure:
-    """Accuracy of each task, trained once and trained on."""
+    """Accuracy by task, trained once and continually."""
     with _panels(graphs, "accuracy, %", height=2.8) as (picture, places):
         for graph, panel in places:
             chosen = [row for row in rows if row.graph == graph]
             for index, row in enumerate(chosen):
                 if row not in results:
                     continue
-                found, told = results[row], "once" if row.restart == "once" else "on and on"
+                found, trained = results[row], "once" if row.restart == "once" else "continually"
                 intervals = [over_seeds(values) for values in found.by_task("accuracy").T]
-                _line(panel, range(len(intervals)), intervals, f"{NAMES[row.model]}, {told}", index, scale=100)
+                _line(panel, range(len(intervals)), intervals, f"{NAMES[row.model]}, {trained}", index, scale=100)
                 ticks = range(0, len(found.times), max(1, -(-len(found.times) // _MOST_TIMES)))
                 panel.set_xticks(list(ticks), [str(found.times[place]) for place in ticks])
             panel.set_title(graph.name)
@@ -60,7 +60,7 @@ def exp2a_figure(graphs: Sequence[Subject], rows: Sequence[Row], results: Result
 
 
 def exp3_figure(graph: Subject, rates: Sequence[float], results: Results, *, steps: int = 200) -> Figure:
-    """Accuracy by label rate: a panel for each history."""
+    """Accuracy by label rate: one panel per history."""
     with style.figure(1, len(LEVELS), height=2.6, sharey=True) as (picture, axes):
         for column, level in enumerate(LEVELS):
             panel = axes[0, column]
@@ -70,14 +70,14 @@ def exp3_figure(graph: Subject, rates: Sequence[float], results: Results, *, ste
                 _line(panel, rates, found, restart, index, scale=100)
             panel.set_title(f"history {graph.history(level)} ({level} %)")
             panel.set_xticks([rates[0], rates[len(rates) // 2], rates[-1]])
-            panel.set_xlabel("label rate")
+            panel.set_xlabel("label rate, share of vertices")
             panel.set_ylabel("" if column else "accuracy, %")
         style.legend_below(picture)
     return picture
 
 
 def exp4_figure(graphs: Sequence[Subject], results: Results, *, steps: int = 200) -> Figure:
-    """Open-F1 of gDOC by history: as it is, and with the classes mixed up as in the authors' code (A1)."""
+    """Open-F1 of gDOC by history, and the same with confused classes as in the authors' code (A1)."""
     with _panels(graphs, "Open-F1 (gDOC, τ .75)", height=2.6, sharey=True) as (picture, places):
         for graph, panel in places:
             index = 0
@@ -90,24 +90,24 @@ def exp4_figure(graphs: Sequence[Subject], results: Results, *, steps: int = 200
                     index += 1
             panel.set_xticks(range(len(LEVELS)), [str(graph.history(level)) for level in LEVELS])
             panel.set_title(graph.name)
-            panel.set_xlabel("history")
+            panel.set_xlabel("history, periods")
             panel.set_ylim(bottom=0)
         style.legend_below(picture)
     return picture
 
 
 def exp4a_figure(graphs: Sequence[Subject], results: Results, *, steps: int = 200) -> Figure:
-    """MCC of gDOC by the factor of risk reduction, a line for each least threshold; the last place is without."""
+    """MCC of gDOC by risk reduction (last place: none), with one line per minimum threshold."""
     with _panels(graphs, "MCC", height=2.8) as (picture, places):
         for graph, panel in places:
             found = results.get(Row(graph, "sage", 50, "warm", "gdoc", steps=steps))
             for index, threshold in enumerate(THRESHOLDS):
                 rules = [found.rule(GDOC(threshold, alpha)) if found else None for alpha in (*ALPHAS, None)]
                 values = [rule.interval("mcc") if rule else None for rule in rules]
-                _line(panel, range(len(values)), values, f"least threshold {threshold:g}", index)
+                _line(panel, range(len(values)), values, f"minimum threshold {threshold:g}", index)
             panel.set_xticks(range(len(ALPHAS) + 1), [*(f"{alpha:g}" for alpha in ALPHAS), "none"])
             panel.set_title(graph.name)
-            panel.set_xlabel("alpha")
+            panel.set_xlabel("alpha (risk reduction)")
         style.legend_below(picture)
     return picture
 
@@ -116,7 +116,7 @@ def exp4a_figure(graphs: Sequence[Subject], results: Results, *, steps: int = 20
 def _panels(
     graphs: Sequence[Subject], ylabel: str, *, height: float, sharey: bool = False
 ) -> Iterator[tuple[Figure, list[tuple[Subject, Any]]]]:
-    """A figure with a panel for each graph, so many in a row that ticks can be read."""
+    """Return a figure with one panel per graph, in rows short enough for readable ticks."""
     columns = min(len(graphs), _MOST_COLUMNS)
     with style.figure(-(-len(graphs) // columns), columns, height=height, sharey=sharey) as (picture, axes):
         for panel in axes.flat[len(graphs) :]:
@@ -129,7 +129,7 @@ def _panels(
 def _line(
     panel: Any, x: Sequence[float] | range, values: Sequence[Interval | None], label: str, index: int, scale: float = 1
 ) -> None:
-    """A line through the means with a band of their intervals; nothing where there is no result."""
+    """Draw means with their intervals as a band; nothing without results."""
     if not any(values):
         return
     mean = np.array([math.nan if value is None else value.mean for value in values])
@@ -138,7 +138,7 @@ def _line(
 
 
 def same_range(axes: Any) -> None:
-    """Panels of one graph, in one column, can be compared."""
+    """Give all panels of a column the same range."""
     for column in axes.T:
         limits = [panel.get_ylim() for panel in column]
         for panel in column:

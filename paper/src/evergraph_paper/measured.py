@@ -1,4 +1,4 @@
-"""What was measured of the rows of a grid: tables of results, one for each row that has finished trials."""
+"""Measured results of the rows of a grid: one results table for each row with finished trials."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Measured(Results):
     Parameters
     ----------
     row
-        What was run.
+        The row of the grid.
     trials
-        The finished trials by seed, in the order of the seeds.
+        Its finished trials by seed, in the order of the seeds.
     """
 
     row: Row = field(kw_only=True)
@@ -44,14 +44,14 @@ class Measured(Results):
         return cls(columns, row=row, trials=trials)
 
     def of_seeds(self, seeds: Collection[int]) -> Measured:
-        """Keep some seeds."""
+        """Return the results of some seeds."""
         return self.of_trials(self.row, {seed: trial for seed, trial in self.trials.items() if seed in seeds})
 
     def rule(self, detector: Detector) -> Results | None:
-        """How the row would have done with this rule of decision; None if it was not tried.
+        """Return the results of a detector that decided on the same outputs; None if there are none.
 
-        The table has the counts, ``open_f1`` and ``open_f1_published``, with the classes mixed up as in the authors'
-        code (A1).
+        The table has the counts, ``open_f1``, and ``open_f1_published`` with confused classes as in the authors' code
+        (A1).
         """
         wanted = described(detector)
         if not self.trials or any(wanted not in trial.trial["rules"] for trial in self.trials.values()):
@@ -64,9 +64,9 @@ class Measured(Results):
 def collect(
     rows: Iterable[Row], found: Mapping[str, TrialResult], seeds: Iterable[int] | None = None
 ) -> list[Measured]:
-    """The rows that have results, with them; of the given seeds, or of all.
+    """Return the results of all rows that have any, for the given seeds or for all.
 
-    A result counts for a row if it is of the same settings and of the same graph, by its fingerprint.
+    A result belongs to a row if settings and fingerprint of the graph are the same.
     """
     index: dict[str, dict[int, TrialResult]] = {}
     for trial in found.values():
@@ -90,7 +90,7 @@ def _canonical(trial: Mapping[str, Any]) -> str:
 
 
 def transfer(warm: Measured, cold: Measured) -> Interval:
-    """Forward transfer over the seeds that both have, with its interval; over all seeds where they share none."""
+    """Return the forward transfer over the shared seeds with its interval, or over all seeds if none are shared."""
     shared = [seed for seed in warm.seeds if seed in cold.seeds]
     if not shared:
         return Interval(forward_transfer(warm.by_task("accuracy"), cold.by_task("accuracy")), math.nan, 0)

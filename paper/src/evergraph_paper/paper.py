@@ -1,4 +1,4 @@
-"""The paper's own numbers, as printed: Galke et al. 2023, Neural Networks 164, 156-176."""
+"""The paper's printed numbers: Galke et al. 2023, Neural Networks 164, 156-176."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evergraph.learning.task import History
 __all__ = ["COUNTERPART", "exp2_printed", "exp4_printed", "exp4b_printed", "exp4c_printed", "printed"]
 
 COUNTERPART = {"dblp-easy": "dblp-easy", "dblp-hard": "dblp-hard", "acl": "pharmabio"}
-"""The paper's graph that one of ours stands in for."""
+"""For some of our graphs, the corresponding graph of the paper."""
 _HISTORIES = {
     "dblp-easy": {25: 1, 50: 3, 75: 6, 100: "full"},
     "dblp-hard": {25: 1, 50: 3, 75: 6, 100: "full"},
@@ -29,19 +29,19 @@ _TRADE_OFF = {
 
 @cache
 def printed() -> dict[str, Any]:
-    """All tables by name."""
+    """Return all tables by name."""
     found: dict[str, Any] = json.loads((Path(__file__).parent / "paper.json").read_text(encoding="utf-8"))
     return found
 
 
 def history_of(graph: str, level: int) -> History | None:
-    """The paper's history that covers so much of the time differences of a graph, or of its counterpart."""
+    """Return the paper's history for a percentage of the time differences of a graph or its counterpart."""
     found: Any = _HISTORIES.get(COUNTERPART.get(graph, ""), {}).get(level)
     return found
 
 
 def exp2_printed(graph: str, model: str, level: int) -> dict[str, Any] | None:
-    """Row of the table of experiment 2 for one of our graphs, in percent; None where there is none.
+    """Return the row of experiment 2 for one of our graphs, in percent; None if the paper has none.
 
     Examples
     --------
@@ -55,20 +55,20 @@ def exp2_printed(graph: str, model: str, level: int) -> dict[str, Any] | None:
 
 
 def exp4_printed(graph: str, level: int, method: str, tau: float, alpha: float | None) -> dict[str, Any] | None:
-    """Row of the table of experiment 4: ``method`` is doc or gdoc."""
+    """Return the row of experiment 4; ``method`` is doc or gdoc."""
     name = {"doc": "DOC", "gdoc": "gDOC"}[method]
     table = f"table_ood_{graph.replace('-', '_')}"
     return _find(table, {"c": history_of(graph, level), "method": name, "tau": tau, "alpha": alpha})
 
 
 def exp4b_printed(graph: str, level: int, model: str) -> dict[str, Any] | None:
-    """Row of the table of base models."""
+    """Return the row of experiment 4b."""
     table = f"table_base_model_comparison_{graph.replace('-', '_')}"
     return _find(table, {"c": history_of(graph, level), "model": _GDOC_MODELS.get(model)})
 
 
 def exp4c_printed(graph: str, level: int, detector: str) -> dict[str, Any] | None:
-    """Row of the table of the trade-off."""
+    """Return the row of experiment 4c."""
     wanted = {"c": history_of(graph, level), "method": _TRADE_OFF[detector]}
     return _find(f"table_tradeoff_{graph.replace('-', '_')}", wanted)
 

@@ -1,4 +1,4 @@
-"""The paper's grids: graphs, rows of settings, and the trials that rows and seeds make."""
+"""The paper's experiments as grids: graphs, rows of settings, and one trial per row and seed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from evergraph.analysis.description import first_task
 from evergraph.detect import DOC, GDOC, Detector, Softmax
 from evergraph.errors import InputError
 from evergraph.evaluation.configuration import Configuration
-from evergraph.evaluation.graphs import graph_of, name_of
 from evergraph.evaluation.metrics import Confusion, open_macro_f1
+from evergraph.evaluation.processes import graph_of, name_of
 from evergraph.evaluation.results import TaskRow
 from evergraph.evaluation.run import run_task
 from evergraph.evaluation.trials import CLAIMS
@@ -30,7 +30,7 @@ from evergraph.storage.files import only_one, write_atomic
 from evergraph_paper.as_published import unmapped_open_f1
 
 LEVELS = (25, 50, 75, 100)
-"""Shares of the time differences that the four histories cover, in percent."""
+"""Percentages of the time differences that the four histories cover."""
 FILE = "graphs.json"
 
 
@@ -39,7 +39,7 @@ Size = Annotated[int, msgspec.Meta(gt=0)]
 
 @dataclass(frozen=True)
 class Subject:
-    """A graph to experiment on.
+    """A graph of the experiments, with the histories that cover 25, 50 and 75 % of its time differences.
 
     Examples
     --------
@@ -54,30 +54,30 @@ class Subject:
 
     @property
     def name(self) -> str:
-        """The last part of its path."""
+        """Name of the graph: the last part of its path."""
         return name_of(self.path)
 
     def history(self, level: int) -> History:
-        """The history of a level; all of it for 100 percent."""
+        """Return the history of a level; the full history for 100 %."""
         return "full" if level == LEVELS[-1] else self.sizes[LEVELS.index(level)]
 
 
 def subject(path: str) -> Subject:
-    """Look at a graph."""
+    """Load a graph and determine its histories."""
     graph, fingerprint = graph_of(path)
     start = first_task(graph)
     sizes = {} if start is None else history_sizes(graph, start)
     if not sizes:
         raise InputError(
-            "the graph has no edges before its first task to choose histories from",
+            "the graph has no edges before its first task, so its histories cannot be determined",
             file=path,
-            fix="choose a graph with edges and at least two times",
+            fix="choose a graph with edges and at least two periods",
         )
     return Subject(path, fingerprint, (sizes[25], sizes[50], sizes[75]))
 
 
 def kept_subjects(folder: Path) -> dict[str, Subject]:
-    """The graphs whose results are in a folder, by name."""
+    """Return the graphs of a folder of results by name."""
     path = folder / FILE
     if not path.exists():
         return {}
@@ -85,16 +85,16 @@ def kept_subjects(folder: Path) -> dict[str, Subject]:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, Subject])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InputError(
-            "this is not the list of graphs of our results", file=path, fix="remove it, and name the graphs once more"
+            "this is not a list of graphs with results", file=path, fix="remove the file, and name the graphs again"
         ) from error
 
 
 def keep_subjects(folder: Path, subjects: Sequence[Subject]) -> None:
-    """Add graphs to those of a folder of results; another graph of the same name is refused, and nothing written."""
+    """Add graphs to a folder of results; a different graph of the same name is an error, and nothing is written."""
     if _merged(folder, subjects) == kept_subjects(folder):
         return
     (folder / CLAIMS).mkdir(parents=True, exist_ok=True)
-    with only_one(folder / CLAIMS / FILE):  # for another command may be adding its own
+    with only_one(folder / CLAIMS / FILE):  # another command may add graphs, too
         entries = {name: asdict(found) for name, found in sorted(_merged(folder, subjects).items())}
         write_atomic(folder / FILE, json.dumps(entries, indent=1).encode() + b"\n")
 
@@ -105,11 +105,11 @@ def _merged(folder: Path, subjects: Sequence[Subject]) -> dict[str, Subject]:
     for found in subjects:
         before = merged.get(found.name)
         if before is not None and before.fingerprint != found.fingerprint:
-            told = "the results are of another graph" if found.name in there else "two different graphs are"
+            what = "the results are of another graph" if found.name in there else "two different graphs are"
             raise InputError(
-                f"{told} named {found.name}",
+                f"{what} named {found.name}",
                 file=folder,
-                fix="rename the folder of the graph, or keep its results elsewhere (--results)",
+                fix="rename the folder of the graph, or choose another folder for its results (--results)",
             )
         merged[found.name] = found
     return merged
@@ -117,17 +117,17 @@ def _merged(folder: Path, subjects: Sequence[Subject]) -> dict[str, Subject]:
 
 @dataclass(frozen=True)
 class LifelongTrial:
-    """A configuration on a graph under one seed, decided by its detector and by other rules beside.
+    """A configuration on a graph with one seed, decided by its detector and by further rules.
 
-    A model that is trained once is trained on all that is before the first task, as in the paper, and decides with the
+    With restart ``once`` the model trains on everything before the first task, as in the paper, and decides with the
     history of the configuration.
 
     Parameters
     ----------
     seed
-        Of the learner and, with a label rate below 1, of the draw of labels.
+        Seed of the learner and, with a label rate below 1, of the released labels.
     rules
-        Detectors of the same kind with other settings: they decide on the same outputs, at no further training.
+        Detectors of the same kind with other settings, which decide on the same outputs without further training.
 
     Examples
     --------
@@ -146,11 +146,11 @@ class LifelongTrial:
 
     @property
     def graph_name(self) -> str:
-        """See `name_of`."""
+        """Name of the graph."""
         return name_of(self.graph)
 
     def described(self) -> dict[str, Any]:
-        """See `Trial`; the graph by its fingerprint, wherever it lies."""
+        """Return what identifies the trial: settings and fingerprint of the graph, whatever its path."""
         graph, print_ = graph_of(self.graph)
         return {
             "kind": "lifelong",
@@ -159,7 +159,7 @@ class LifelongTrial:
         }
 
     def run(self) -> dict[str, Any]:
-        """All figures of `TaskRow`, each a list over the tasks; and so for each rule, under ``rules``."""
+        """Return each column of `TaskRow` as a list over tasks, and the same for each rule in ``rules``."""
         graph, _ = graph_of(self.graph)
         learner = self.configuration.learner(self.seed)
         rows: list[TaskRow] = []
@@ -177,7 +177,7 @@ class LifelongTrial:
 
 
 def settings_of(configuration: Configuration, rules: Sequence[Detector], axis: TimeAxis) -> dict[str, Any]:
-    """What is done, whatever the graph and the seed."""
+    """Return all settings except graph and seed."""
     found = {"configuration": configuration.described(axis), "rules": [described(rule) for rule in rules]}
     return found | ({"trained_on": "all before the first task"} if configuration.restart == "once" else {})
 
@@ -187,7 +187,7 @@ def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _decided(task: Task, decisions: Any) -> dict[str, Any]:
-    """How good the decisions of one rule are: what changes with the threshold, and nothing else."""
+    """Return the metrics of one rule that depend on the threshold."""
     labelled = np.array([name is not None for name in task.truth], bool)
     truth, known = task.truth[labelled], set(decisions.known)
     decisions = replace(
@@ -221,11 +221,11 @@ class Row:
     Parameters
     ----------
     level
-        Share of the time differences before the first task that the history covers: 25, 50, 75 or 100 percent.
+        Percentage of the time differences before the first task that the history covers: 25, 50, 75 or 100.
     detector
         ``"none"``, ``"doc"`` or ``"gdoc"``.
     lr, hops
-        Learning rate and hops of SGC, where they are not the default ones.
+        Learning rate and hops of SGC; None for the defaults.
 
     Examples
     --------
@@ -247,11 +247,11 @@ class Row:
 
     @property
     def history(self) -> History:
-        """The number of times that the level comes to on this graph."""
+        """History of the level on this graph."""
         return self.graph.history(self.level)
 
     def trial(self, seed: int) -> LifelongTrial:
-        """What to run."""
+        """Return the trial of one seed."""
         model = build_model(self.model, hops=self.hops)
         detector, rules = _detectors(self)
         warm = self.restart != "cold"
@@ -270,12 +270,12 @@ class Row:
 
 
 def _detectors(row: Row) -> tuple[Detector, tuple[Detector, ...]]:
-    """The detector to train with, and the rules to decide by beside it."""
+    """Return the detector to train with, and further rules to decide by."""
     if row.detector == "none":
         return Softmax(), ()
     if row.detector == "doc":
         return DOC(0.5), (DOC(0.5), DOC(0.5, alpha=3.0), DOC(0.75))
-    if row.model == "sage" and (row.level, row.restart) == (50, "warm"):  # the paper's place for its ablation
+    if row.model == "sage" and (row.level, row.restart) == (50, "warm"):  # the setting of the paper's ablation
         return GDOC(0.75), tuple(GDOC(*rule) for rule in product(THRESHOLDS, (None, *ALPHAS)))
     return GDOC(0.75), (GDOC(0.5), GDOC(0.5, alpha=3.0), GDOC(0.75))
 
@@ -289,7 +289,7 @@ def rows(
     label_rates: Sequence[float] = (1.0,),
     steps: int = 200,
 ) -> list[Row]:
-    """All combinations.
+    """Return all combinations of settings.
 
     Examples
     --------
@@ -301,16 +301,16 @@ def rows(
 
 
 def exp2(graphs: Iterable[Subject], models: Sequence[str] = MODELS, *, steps: int = 200) -> list[Row]:
-    """Lifelong learning: models, histories, restarts."""
+    """Experiment 2: models, histories, restarts."""
     return rows(graphs, models, steps=steps)
 
 
-# Learning rates of the paper's comparison of models that learn once with models that go on: (once, on).
+# The paper's learning rates for models trained once and trained continually: (once, continually).
 _RATES_2A = {"mlp": (0.001, 0.001), "sage": (0.001, 0.005), "gat": (0.005, 0.01)}
 
 
 def exp2a(graphs: Iterable[Subject], models: Sequence[str] = ("mlp", "sage", "gat"), *, steps: int = 200) -> list[Row]:
-    """Trained once on all that was before the first task, with twice the steps, against trained on and on."""
+    """Experiment 2a: trained once on everything before the first task with twice the steps, or continually."""
     found = []
     for graph, model in product(graphs, models):
         once, on = _RATES_2A[model]
@@ -322,26 +322,26 @@ def exp2a(graphs: Iterable[Subject], models: Sequence[str] = ("mlp", "sage", "ga
 
 
 def exp3(graphs: Iterable[Subject], label_rates: Sequence[float] = LABEL_RATES, *, steps: int = 200) -> list[Row]:
-    """Fewer labels."""
+    """Experiment 3: fewer labels."""
     return rows(graphs, label_rates=label_rates, steps=steps)
 
 
 def exp4(graphs: Iterable[Subject], *, steps: int = 200) -> list[Row]:
-    """Unseen classes: DOC and gDOC; each training serves all thresholds, those of the ablation (4a) too."""
+    """Experiment 4: DOC and gDOC; each training serves all thresholds, also those of the ablation (4a)."""
     return rows(graphs, detectors=("doc", "gdoc"), steps=steps)
 
 
 def exp4a(graphs: Iterable[Subject], *, steps: int = 200) -> list[Row]:
-    """Threshold and risk reduction: gDOC at the middle history, warm, decided by every rule."""
+    """Experiment 4a: gDOC with the middle history and warm restarts, decided by every rule."""
     return [row for row in exp4(graphs, steps=steps) if (row.level, row.restart, row.detector) == (50, "warm", "gdoc")]
 
 
-# The script that is to have made the paper's rows of GAT trains SGC with one hop, at these rates (A2): (cold, warm).
+# The authors' script for the GAT rows trains SGC with one hop, at these rates (A2): (cold, warm).
 _RATES_GAT_SCRIPT = {25: (0.005, 0.001), 50: (0.005, 0.001), 75: (0.01, 0.005), 100: (0.01, 0.01)}
 
 
 def exp4b(graphs: Iterable[Subject], models: Sequence[str] = ("sage", "sgc", "gat"), *, steps: int = 200) -> list[Row]:
-    """Other models under gDOC; and SGC with one hop at its own rates and at those of the GAT script (A2)."""
+    """Experiment 4b: models with gDOC; and SGC with one hop at its own rates and at those of the GAT script (A2)."""
     graphs = list(graphs)
     found = rows(graphs, models, detectors=("gdoc",), steps=steps)
     for graph, level, restart in product(graphs, LEVELS, RESTARTS):
@@ -351,5 +351,5 @@ def exp4b(graphs: Iterable[Subject], models: Sequence[str] = ("sage", "sgc", "ga
 
 
 def exp4c(graphs: Iterable[Subject], *, steps: int = 200) -> list[Row]:
-    """What detection costs: plain cross-entropy beside DOC and gDOC."""
+    """Experiment 4c: cross-entropy, DOC and gDOC, to measure the cost of detection."""
     return rows(graphs, detectors=("none", "doc", "gdoc"), steps=steps)

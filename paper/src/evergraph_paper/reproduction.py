@@ -1,4 +1,4 @@
-"""Reproducing the paper: run what is missing of an experiment, then write its tables and figures."""
+"""Reproduce the paper: run the missing trials of an experiment, then write its tables and figures."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import evergraph
 from evergraph.errors import InputError
-from evergraph.evaluation.graphs import graph_of
-from evergraph.evaluation.grid import GridState, run_grid
-from evergraph.evaluation.results import NUMERICS_VERSION, seed_ranges
-from evergraph.evaluation.trials import Trial, TrialResult, TrialStore, check_folder
+from evergraph.evaluation.configuration import seed_ranges
+from evergraph.evaluation.processes import graph_of
+from evergraph.evaluation.results import NUMERICS_VERSION
+from evergraph.evaluation.trials import GridState, Trial, TrialResult, TrialStore, check_folder, run_grid
 from evergraph.presentation import Table, save, write
 from evergraph.storage.files import write_atomic
 from evergraph_paper import exp1, figures, plan, static, tables
@@ -40,7 +40,7 @@ class Extent:
     steps: int = 200
 
     def chosen(self, experiment: str, models: Sequence[str]) -> tuple[str, ...]:
-        """Those of an experiment's models that are wanted."""
+        """Return the wanted models of an experiment."""
         if self.models is None:
             return tuple(models)
         if unknown := [name for name in self.models if name not in models]:
@@ -51,18 +51,18 @@ class Extent:
 
     @property
     def options(self) -> str:
-        """What makes it other than usual, as the command line has it."""
+        """Return the command line options that differ from the defaults."""
         models = "" if self.models is None else f" --models {','.join(self.models)}"
         return models + (" --quick" if self.steps == QUICK.steps else "")
 
 
 QUICK = Extent(seeds=(0,), label_rates=(0.1, 0.5, 0.9), steps=5)
-"""A look at everything: what comes out is no result."""
+"""For a quick test of everything; its numbers are not results."""
 
 
 @dataclass(frozen=True)
 class Shown:
-    """What an experiment has to show: tables and figures by the name of their file, and the note of the figures."""
+    """Tables and figures of an experiment by file name, and the note of the figures."""
 
     tables: Mapping[str, Table]
     figures: Mapping[str, Figure]
@@ -74,7 +74,7 @@ Subjects = Sequence[Subject]
 
 @dataclass(frozen=True)
 class Experiment:
-    """One of the paper's experiments: how often the paper ran it, its grid and models, and what it shows of results."""
+    """One of the paper's experiments: repetitions in the paper, grid, models, table and figure."""
 
     name: str
     repetitions: int
@@ -85,18 +85,18 @@ class Experiment:
     figure_each: bool = False
 
     def rows(self, graphs: Subjects, extent: Extent) -> list[Row]:
-        """Its grid on some graphs."""
+        """Return the grid on some graphs."""
         return self.plan(graphs, extent.chosen(self.name, self.models), extent)
 
     def tables(self, graphs: Subjects, extent: Extent, results: Results) -> dict[str, Table]:
-        """A table for each graph."""
+        """Return one table per graph."""
         return {
             f"{self.name}-{graph.name}": self.table(graph, self.rows([graph], extent), extent, results)
             for graph in graphs
         }
 
     def figures(self, graphs: Subjects, extent: Extent, results: Results) -> dict[str, Figure]:
-        """A figure of all graphs, or one for each."""
+        """Return one figure of all graphs, or one per graph."""
         parts = {f"{self.name}-{one.name}": [one] for one in graphs} if self.figure_each else {self.name: graphs}
         draw = self.figure
         return (
@@ -107,12 +107,12 @@ class Experiment:
 
 
 def _planned(make: Callable[..., list[Row]]) -> Callable[[Subjects, Sequence[str], Extent], list[Row]]:
-    """A grid of GraphSAGE alone."""
+    """Return the plan of a grid with GraphSAGE only."""
     return lambda graphs, _, extent: make(graphs, steps=extent.steps)
 
 
 def _shown(make: Callable[..., Any]) -> Callable[[Any, list[Row], Extent, Results], Any]:
-    """A table or a figure that needs only the graph, or graphs, and the results."""
+    """Return a table or figure function that needs only the graphs and the results."""
     return lambda graphs, _, extent, results: make(graphs, results, steps=extent.steps)
 
 
@@ -168,7 +168,7 @@ def show(
     all_seeds: bool = False,
     rows: Sequence[Row] | None = None,
 ) -> Shown:
-    """Tables and figures of an experiment from the results that are there."""
+    """Return the tables and figures of an experiment from the stored results."""
     experiment = EXPERIMENTS[name]
     own = experiment.rows(graphs, extent)
     shown_as = dict(zip(rows or own, own, strict=True))
@@ -191,7 +191,7 @@ def show(
 
 
 def note(name: str, measured: Sequence[Measured], options: str = "") -> str:
-    """Where figures come from: command, seeds, data, and how long it took."""
+    """Return the note below tables and figures: command, seeds, data and hours."""
     graphs = list(dict.fromkeys(one.row.graph for one in measured))
     seeds = sorted({seed for one in measured for seed in one.seeds})
     trials = {found.key: found for one in measured for found in one.trials.values()}  # rows may share some
@@ -208,7 +208,7 @@ def note(name: str, measured: Sequence[Measured], options: str = "") -> str:
 
 
 def count(number: int, what: str) -> str:
-    """A number of things, as ``2 trials``."""
+    """Return a number with its noun, such as ``2 trials``."""
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
@@ -220,7 +220,7 @@ _STATIC_REPETITIONS = 100
 
 @dataclass(frozen=True)
 class Reproduced:
-    """What came of one experiment: its tables, the files that were written, and what else it says (claims)."""
+    """Tables, written files and further data (claims) of one experiment."""
 
     name: str
     tables: Mapping[str, Table]
@@ -230,7 +230,7 @@ class Reproduced:
 
 @dataclass
 class Reproduction:
-    """How to reproduce."""
+    """Settings of a reproduction, and its progress."""
 
     results: Path
     graphs: Sequence[str] = ()
@@ -249,7 +249,7 @@ class Reproduction:
         check_folder(next(path for path in (self.results, *self.results.absolute().parents) if path.exists()))
 
     def check(self, names: Sequence[str]) -> None:
-        """Refuse what these experiments cannot do, before anything is run."""
+        """Check all settings before anything runs."""
         if self.rates is not None:
             read_rates(self.rates)
         for name in names:
@@ -259,7 +259,7 @@ class Reproduction:
                 self._static_trials()
 
     def run(self, name: str) -> Reproduced:
-        """Reproduce one experiment."""
+        """Run and show one experiment."""
         if name == "exp1":
             return self._exp1()
         if name == "datasets":
@@ -279,7 +279,7 @@ class Reproduction:
         files = self._write(name, shown)
         if name == "tune" and shown.tables:
             measured = collect(rows, found, None if self.only_show else extent.seeds)
-            if len(measured) == len(rows):  # else a better one may be to come
+            if len(measured) == len(rows):  # otherwise a better one may follow
                 write_rates(self.results / name / "rates.json", choose(measured))
                 files.append(self.results / name / "rates.json")
         return Reproduced(name, shown.tables, files)
@@ -293,7 +293,7 @@ class Reproduction:
     def _subjects(self) -> list[Subject]:
         kept = kept_subjects(self.results)
         if self.graphs:
-            # A graph that is not at hand can still be shown by its name.
+            # Results of a graph that is not available can still be shown by its name.
             return [
                 kept[path] if self.only_show and path in kept else subject(path) for path in dict.fromkeys(self.graphs)
             ]
@@ -302,12 +302,12 @@ class Reproduction:
         if self.only_show:
             return list(kept.values())
         if not kept:
-            raise InputError("there is no graph yet", fix="name a graph folder, or metamath")
-        # A graph may have become another one since; then its results are not gone on with.
+            raise InputError("there are no results yet", fix="name a graph folder, or metamath")
+        # If a graph has changed since, its old results are not used.
         return [replace(one, fingerprint=graph_of(one.path)[1]) for one in kept.values()]
 
     def _run(self, name: str, trials: Sequence[Trial], subjects: Sequence[Subject] = ()) -> dict[str, TrialResult]:
-        """All results on the shelf, after those of the trials that were missing have run."""
+        """Run the missing trials, and return all stored results."""
         if not self.only_show:
             keep_subjects(self.results, subjects)
 
@@ -316,14 +316,14 @@ class Reproduction:
                 if self.on_done is not None:
                     self.on_done(name, state)
 
-            # For a look, other processes start too slowly, and graphs this small have nothing to share out.
+            # For a quick test, starting processes takes longer than running.
             jobs, threads = (1, 1) if self.quick else (self.jobs, None)
             run_grid(trials, self.results, jobs=jobs, threads=threads, on_done=on_done)
             self.failed += self._last.failed
-        shelf = TrialStore(self.results)
-        found = shelf.read()
-        if self.only_show:  # else the grid has told already
-            for problem in shelf.problems:
+        store = TrialStore(self.results)
+        found = store.read()
+        if self.only_show:  # otherwise run_grid has logged them
+            for problem in store.problems:
                 log.warning("%s", problem)
         return found
 
@@ -367,11 +367,13 @@ class Reproduction:
     def _static_trials(self) -> list[StaticTrial]:
         if self.planetoid is None and not self.only_show:
             raise InputError(
-                "experiment 1 needs Cora, Citeseer and PubMed as Planetoid has them",
+                "experiment 1 needs Cora, Citeseer and PubMed in the Planetoid format",
                 fix="give the folder of its files: --planetoid FOLDER",
             )
         if self.planetoid is not None and not self.planetoid.is_dir():
-            raise InputError("there is no such folder", file=self.planetoid, fix="give that of Planetoid's files")
+            raise InputError(
+                "this folder does not exist", file=self.planetoid, fix="give the folder of the Planetoid files"
+            )
         small: dict[str, Any] = {"graphs": ("cora",), "pretraining": (0, 5), "epochs": 5} if self.quick else {}
         if self.models is not None:
             small["models"] = self.models
@@ -390,9 +392,9 @@ class Reproduction:
         return Reproduced("datasets", {"datasets": datasets_table(facts)} if facts else {}, files)
 
     def _claims(self) -> Reproduced:
-        shelf = TrialStore(self.results)
-        found = shelf.read()
-        for problem in shelf.problems:
+        store = TrialStore(self.results)
+        found = store.read()
+        for problem in store.problems:
             log.warning("%s", problem)
         evidence = Evidence(
             graphs=kept_subjects(self.results),
@@ -417,5 +419,5 @@ def _facts(folder: Path) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = json.loads(path.read_bytes())
         _ = [facts["name"] for facts in found]
     except (ValueError, TypeError, LookupError) as error:
-        raise InputError("this is no list of graphs", file=path, fix="run: evergraph reproduce datasets") from error
+        raise InputError("this is not a list of graphs", file=path, fix="run: evergraph reproduce datasets") from error
     return found

@@ -1,7 +1,7 @@
-"""One trial of the paper's first experiment: a model is trained, then its graph grows, and training goes on.
+"""One trial of the paper's first experiment: train a model, add vertices to its graph, and continue training.
 
-The three citation graphs are static. Growth is played on them: only a part of the vertices is there at first, with the
-edges among them, and all of these are labelled. Then the others come, without their labels.
+The three citation graphs are static, so growth is simulated: at first there are only some vertices, all labelled, with
+the edges among them. Then the other vertices are added without labels.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from evergraph.nn.adam import Adam, kept_memory
 from evergraph.nn.base import Parameters
 
 Which = Literal["A", "B"]
-"""A trains on few vertices and adds many, B the other way round."""
+"""A trains on few vertices and adds many; B trains on many and adds few."""
 
 STATIC_GRAPHS = ("cora", "citeseer", "pubmed")
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """A graph, and which of its vertices are there from the start, with their labels."""
+    """A graph with masks of its train vertices, present from the start with labels, and of its test vertices."""
 
     graph: EvolvingGraph
     train: NDArray[np.bool_]
@@ -46,39 +46,39 @@ class Split:
 
     @property
     def train_vertices(self) -> int:
-        """Number of vertices that are there from the start; on Citeseer a few of them have no label."""
+        """Number of vertices that are present from the start; on Citeseer a few of them have no label."""
         return int(self.train.sum())
 
     @property
     def train_edges(self) -> int:
-        """Number of edges with both ends there from the start."""
+        """Number of edges between train vertices."""
         return self.graph.up_to(0).n_edges
 
     @property
     def unseen_vertices(self) -> int:
-        """Number of vertices that come later."""
+        """Number of vertices that are added later."""
         return len(self.graph) - self.train_vertices
 
     @property
     def unseen_edges(self) -> int:
-        """Number of edges that come with them."""
+        """Number of edges that are added with them."""
         return self.graph.n_edges - self.train_edges
 
     @property
     def test_vertices(self) -> int:
-        """Number of vertices on which accuracy is measured."""
+        """Number of vertices for the accuracy."""
         return int(self.test.sum())
 
     @cached_property
     def at_first(self) -> Batch:
-        """What pre-training reads: the train vertices, and the edges among them."""
+        """Input of pre-training: the train vertices and the edges among them."""
         n, links = self.train_vertices, self.graph.up_to(0).links
         x, graph = SparseMatrix.of(self._features[:n]), Neighbours.of(links.indptr, links.indices)
         return Batch(x, graph, n, self._classes[:n])
 
     @cached_property
     def in_the_end(self) -> Batch:
-        """What the inference epochs read: all vertices and edges, and the labels of the train vertices."""
+        """Input of the inference epochs: all vertices and edges, and the labels of the train vertices."""
         n, links = self.train_vertices, self.graph.links
         x, graph = SparseMatrix.of(self._features), Neighbours.of(links.indptr, links.indices)
         return Batch(x, graph, n, self._classes[:n])
@@ -90,13 +90,13 @@ class Split:
         return Batch(seen.x, seen.graph, len(self.graph), torch.full((len(self.graph),), -1))
 
     def accuracy(self, logits: Tensor) -> float:
-        """Share of the test vertices whose largest output is that of their class."""
+        """Accuracy on the test vertices."""
         rows = torch.from_numpy(np.flatnonzero(self.test))
         return float((logits[rows].argmax(1) == self._classes[rows]).double().mean())
 
     @cached_property
     def _features(self) -> sparse.csr_array:
-        """The words of each vertex, divided by their sum."""
+        """Word counts of each vertex, divided by their sum."""
         features = self.graph.features
         if not isinstance(features, SparseFeatures):
             raise InputError("the graph has no sparse features", fix="read it from Planetoid's files")
@@ -107,7 +107,7 @@ class Split:
 
     @cached_property
     def _classes(self) -> Tensor:
-        """Column of each vertex's class, by name, so that it is the same in both splits; -1 where there is no label."""
+        """Column of each vertex's class in the order of names, the same in both splits; -1 without a label."""
         names = self.graph.class_names
         columns = np.empty(len(names) + 1, np.int64)
         columns[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
@@ -117,13 +117,13 @@ class Split:
 
 @lru_cache(maxsize=2 * len(STATIC_GRAPHS))
 def split(folder: Path, name: str, which: Which) -> Split:
-    """One of the three graphs in split A or B; a process reads it once.
+    """Return one of the three graphs in split A or B; each process reads it once.
 
-    In split A the train vertices are those that Planetoid has for training and validation, and the test vertices its
-    1000. In split B all others are train vertices, and the train vertices of A are the test vertices.
+    In split A the train vertices are Planetoid's training and validation vertices, and the test vertices its 1000 test
+    vertices. In split B the train vertices of A are the test vertices, and all others are train vertices.
 
-    Cora is split as Planetoid has it, 140 + 500; the paper has 140 + 300 in the order of other files (A21). Citeseer
-    has 15 vertices without label. In split B they are train vertices that have no part in the loss.
+    Cora has Planetoid's split, 140 + 500; the paper uses 140 + 300 in the order of other files (A21). Citeseer has 15
+    vertices without a label. In split B they are train vertices that the loss ignores.
     """
     graph = read_planetoid(folder, name, split=which)
     test = np.zeros(len(graph), bool)
@@ -133,7 +133,7 @@ def split(folder: Path, name: str, which: Which) -> Split:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A model and how it is trained."""
+    """A model with its learning rate and weight decay."""
 
     model: Model
     lr: float
@@ -153,10 +153,10 @@ STATIC_MODELS = tuple(_RECIPES)
 
 
 def recipe(model: str, graph: str) -> Recipe:
-    """The settings of a model on a graph, as the paper's text has them.
+    """Return the settings of a model on a graph, from the paper's text.
 
-    The authors' code has a GraphSAGE of 16 units instead of 64 (A21). GAT drops .6 of features and attention, on which
-    the text is silent. Ours may differ from theirs in detail: see each model.
+    The authors' code uses a GraphSAGE of 16 units instead of 64 (A21). The dropout of GAT, 0.6 for features and
+    attention, is not in the text. Our models may differ from theirs in details; see each model.
 
     Examples
     --------
@@ -164,12 +164,12 @@ def recipe(model: str, graph: str) -> Recipe:
     Recipe(model=GAT(hidden=8, heads=8, out_heads=8, layers=2, dropout=0.6, slope=0.2), lr=0.01, weight_decay=0.001)
     """
     if model not in _RECIPES:
-        raise InputError(f"there is no model {model!r} here", fix=f"choose one of {', '.join(STATIC_MODELS)}")
+        raise InputError(f"experiment 1 has no model {model!r}", fix=f"choose one of {', '.join(STATIC_MODELS)}")
     return _OTHERS.get((model, graph), _RECIPES[model])
 
 
 class _GlorotDraw(Draw):
-    """Draws linear layers as the paper draws all: Glorot's weights, and no bias at first."""
+    """Initialises linear layers like the paper: Glorot weights and zero biases."""
 
     def linear(self, inputs: int, outputs: int) -> tuple[Tensor, Tensor]:
         return self.glorot(inputs, outputs), torch.zeros(outputs)
@@ -177,16 +177,16 @@ class _GlorotDraw(Draw):
 
 @dataclass(frozen=True)
 class StaticTrial:
-    """One model on one split of one graph, under one seed.
+    """One model on one split of one graph with one seed.
 
     Parameters
     ----------
     folder
-        Where Planetoid's files are. Two trials that differ in it alone are equal.
+        Folder of the Planetoid files; ignored when trials are compared.
     pretraining, epochs
-        Epochs of training before the unseen vertices come, and after. The paper compares 200 before with 0.
+        Training epochs before and after the unseen vertices are added. The paper compares 200 epochs before with 0.
     seed
-        All randomness comes from it. Trials that differ in ``pretraining`` alone start from the same weights.
+        Seed of all randomness. Trials that differ only in ``pretraining`` start from the same weights.
 
     Examples
     --------
@@ -208,20 +208,20 @@ class StaticTrial:
     def __post_init__(self) -> None:
         for name, value, known in (("graph", self.graph, STATIC_GRAPHS), ("split", self.split, get_args(Which))):
             if value not in known:
-                raise InputError(f"there is no {name} {value!r} here", fix=f"choose one of {', '.join(known)}")
+                raise InputError(f"experiment 1 has no {name} {value!r}", fix=f"choose one of {', '.join(known)}")
         recipe(self.model, self.graph)
         for name in ("pretraining", "epochs", "seed"):
             number = getattr(self, name)
             if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-                raise InputError(f"{name} is {number!r}", fix="give a whole number from 0 up")
+                raise InputError(f"{name} is {number!r}", fix="pass a whole number of at least 0")
 
     @property
     def graph_name(self) -> str:
-        """That of its graph."""
+        """Name of the graph."""
         return self.graph
 
     def described(self) -> dict[str, Any]:
-        """All that makes it this trial but its seed, fit for JSON."""
+        """Return everything that identifies the trial except the seed, for JSON."""
         chosen = recipe(self.model, self.graph)
         return {
             "kind": "static",
@@ -235,10 +235,10 @@ class StaticTrial:
         }
 
     def run(self, on_step: OnStep | None = None) -> dict[str, Any]:
-        """Train, let the unseen vertices come, and go on; the result depends on nothing but the trial.
+        """Train, add the unseen vertices, and continue training.
 
-        Its ``accuracy`` is that on the test vertices in the whole graph, without dropout, before the first and after
-        each inference epoch.
+        The result has the ``accuracy`` on the test vertices in the whole graph, without dropout, before the first and
+        after each inference epoch.
         """
         data, model = split(self.folder, self.graph, self.split), recipe(self.model, self.graph).model
         weights = self.pretrained(on_step)
@@ -264,7 +264,7 @@ class StaticTrial:
         }
 
     def pretrained(self, on_step: OnStep | None = None) -> Parameters:
-        """The parameters at the moment when the unseen vertices come: nothing of these has a part in them."""
+        """Return the parameters before the unseen vertices are added, independent of these vertices."""
         data = split(self.folder, self.graph, self.split)
         inputs, outputs = data.at_first.x.shape[1], len(data.graph.class_names)
         weights = recipe(self.model, self.graph).model.parameters(inputs, outputs, _GlorotDraw(self.seed))
@@ -273,7 +273,7 @@ class StaticTrial:
         return weights
 
     def _train(self, weights: Parameters, batch: Batch, epochs: int, part: int, on_step: OnStep | None) -> None:
-        """Train in place, with an optimiser that remembers nothing of earlier parts."""
+        """Train in place with a new optimiser."""
         chosen = recipe(self.model, self.graph)
         optimiser = Adam(list(weights.values()), chosen.lr, weight_decay=chosen.weight_decay)
         counts = torch.bincount(batch.targets[batch.labelled])
@@ -293,7 +293,7 @@ class StaticTrial:
 
 @contextlib.contextmanager
 def _one_thread() -> Iterator[None]:
-    """Within, sums are in the same order on every machine; and graphs this small are hardly faster with more."""
+    """Use one thread, so that sums have the same order on every machine; such small graphs gain little from more."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -314,7 +314,7 @@ def grid(
     pretraining: Sequence[int] = (0, 200),
     epochs: int = 35,
 ) -> list[StaticTrial]:
-    """All trials of the experiment; nothing is run.
+    """Return all trials of the experiment.
 
     Examples
     --------
@@ -335,7 +335,7 @@ def grid(
 
 @dataclass(frozen=True)
 class StaticRow:
-    """One graph in one split, in numbers; edges are undirected and without self-loops."""
+    """Sizes of one graph in one split; edges are undirected and without self-loops."""
 
     graph: str
     split: str
@@ -355,7 +355,7 @@ class StaticRow:
 def static_table(
     folder: str | Path, graphs: Sequence[str] = STATIC_GRAPHS, splits: Sequence[Which] = _SPLITS
 ) -> list[StaticRow]:
-    """The rows of the paper's table of static graphs, counted in Planetoid's files."""
+    """Return the rows of the paper's table of static graphs, counted in the Planetoid files."""
     return [_row(Path(folder), graph, which) for graph in graphs for which in splits]
 
 

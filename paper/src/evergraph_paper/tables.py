@@ -1,4 +1,4 @@
-"""The paper's tables from what was measured, with the paper's own numbers beside."""
+"""The paper's tables from measured results, next to the paper's own numbers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _NOTHING: Mapping[str, Any] = {}
 def exp2_table(graph: Subject, results: Results, *, steps: int = 200) -> Table:
     """Accuracy of cold and warm restarts with 95 % intervals, and forward transfer, in percent.
 
-    Bold are, for each history, the best mean and those whose interval reaches into its interval.
+    For each history the best mean is bold, and so are all means whose intervals overlap its interval.
     """
     columns = [Column("model", align="left")]
     columns += [Column(name, "accuracy") for name in RESTARTS] + [Column("transfer")]
@@ -92,7 +92,7 @@ def _paper_exp2(graph: str, model: str, level: int) -> list[Cell]:
 
 
 def exp2a_table(graph: Subject, rows: Sequence[Row], results: Results) -> Table:
-    """Trained once and trained on: mean over all tasks, over the first third of them, and over the last."""
+    """Accuracy of training once and continually: mean over all tasks, the first third and the last third of them."""
     columns = (
         Column("model", align="left"),
         Column("trained", align="left"),
@@ -135,7 +135,7 @@ def exp3_table(graph: Subject, rates: Sequence[float], results: Results, *, step
 
 
 def exp4_table(graph: Subject, results: Results, *, steps: int = 200) -> Table:
-    """Detection of unseen classes: MCC, Open-F1, and Open-F1 with the classes mixed up as in the authors' code (A1)."""
+    """Detection of unseen classes: MCC, Open-F1, and Open-F1 with confused classes as in the authors' code (A1)."""
     groups = ("MCC", "Open-F1", "Open-F1, as published")
     columns = [Column("method", align="left"), *(Column(name, group) for group in groups for name in RESTARTS)]
     with_paper = exp4_printed(graph.name, 25, "gdoc", 0.5, None) is not None
@@ -172,7 +172,7 @@ def exp4_table(graph: Subject, results: Results, *, steps: int = 200) -> Table:
 
 
 def exp4a_table(graph: Subject, results: Results, *, steps: int = 200) -> Table:
-    """MCC of gDOC by least threshold and alpha, at the middle history, warm."""
+    """MCC of gDOC by minimum threshold and alpha, with the middle history and warm restarts."""
     names = [*(f"{alpha:g}" for alpha in ALPHAS), "none"]
     columns = (Column("least threshold"), *(Column(name, "MCC at alpha") for name in names))
     found = results.get(Row(graph, "sage", 50, "warm", "gdoc", steps=steps))
@@ -192,7 +192,7 @@ def exp4a_table(graph: Subject, results: Results, *, steps: int = 200) -> Table:
 
 
 def exp4b_table(graph: Subject, results: Results, *, steps: int = 200) -> Table:
-    """Models under gDOC (τ .75); below SGC with one hop, as the authors ran it, and as their script for GAT has it."""
+    """Models with gDOC (τ .75), and SGC with one hop at the authors' rates and at those of their GAT script."""
     groups = ("accuracy", "MCC", "Open-F1")
     columns = [Column("model", align="left"), *(Column(name, group) for group in groups for name in RESTARTS)]
     with_paper = exp4b_printed(graph.name, 25, "sage") is not None
@@ -219,7 +219,7 @@ def exp4b_table(graph: Subject, results: Results, *, steps: int = 200) -> Table:
 
 
 def _gdoc_cells(name: str, rows: Sequence[Row], results: Results) -> list[Cell]:
-    """The name, and the six figures of its cold and warm rows; nothing if there are no results."""
+    """Return the name and six metrics of the cold and warm rows; empty without results."""
     found = [results.get(row) for row in rows]
     if not any(found):
         return []
@@ -239,7 +239,7 @@ def _paper_4b(printed: Mapping[str, Any] | None) -> list[Cell]:
 
 
 def exp4c_table(graph: Subject, results: Results, *, steps: int = 200) -> Table:
-    """What detection costs: accuracy of the best known class, whatever is rejected, and MCC."""
+    """Cost of detection: accuracy of the best known class, flagged or not, and MCC."""
     groups = ("accuracy", "MCC")
     columns = [Column("method", align="left"), *(Column(name, group) for group in groups for name in RESTARTS)]
     with_paper = exp4c_printed(graph.name, 25, "none") is not None
@@ -272,7 +272,7 @@ def exp4c_table(graph: Subject, results: Results, *, steps: int = 200) -> Table:
 
 
 def _filled(lines: Sequence[Any]) -> tuple[Any, ...]:
-    """The lines of a table without the sections that nothing belongs to."""
+    """Remove empty sections."""
     pairs = zip(lines, [*lines[1:], Section("")], strict=False)
     return tuple(line for line, after in pairs if not (isinstance(line, Section) and isinstance(after, Section)))
 
@@ -297,7 +297,7 @@ def _figure(interval: Interval | None, bold: bool = False) -> Cell:
 
 
 def _best(intervals: Mapping[Any, Interval]) -> set[Any]:
-    """The largest mean, and those whose interval reaches into its interval."""
+    """Return the largest mean, and those whose intervals overlap its interval."""
     known = {key: value for key, value in intervals.items() if not math.isnan(value.mean)}
     if not known:
         return set()
@@ -312,6 +312,6 @@ def _largest(values: Iterable[Interval | None]) -> int | None:
 
 
 def _paired(one: Measured, other: Measured, figure: str) -> NDArray[np.float64]:
-    """Differences of a figure over the seeds that both have."""
+    """Return the differences of a metric over the shared seeds."""
     shared = [seed for seed in one.seeds if seed in other.seeds]
     return np.asarray(one.of_seeds(shared).per_seed(figure) - other.of_seeds(shared).per_seed(figure))

@@ -1,4 +1,4 @@
-"""The paper's way to choose learning rates: by accuracy on a development graph, then kept for all others."""
+"""The paper's choice of learning rates: by accuracy on a development graph, then used for all others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WEIGHT_DECAYS = (0.0, 0.0005)
 
 
 @dataclass(frozen=True)
-class Choice:
+class TunedRate:
     """The best learning rate and weight decay for a model, a history and a restart."""
 
     model: str
@@ -35,7 +35,7 @@ class Choice:
 
 
 def tune_rows(graphs: Iterable[Subject], models: Sequence[str] = ("sage",), *, steps: int = 200) -> list[Row]:
-    """All rates and decays at the middle history, warm and cold."""
+    """Return all rates and decays with the middle history, warm and cold."""
     return [
         replace(row, lr=lr, weight_decay=decay)
         for row in rows(graphs, models, (50,), steps=steps)
@@ -44,10 +44,10 @@ def tune_rows(graphs: Iterable[Subject], models: Sequence[str] = ("sage",), *, s
     ]
 
 
-def choose(measured: Iterable[Measured]) -> list[Choice]:
-    """The best of each model, history and restart; of equals the one with the smaller decay, then the smaller rate.
+def choose(measured: Iterable[Measured]) -> list[TunedRate]:
+    """Return the best for each model, history and restart; ties go to the smaller decay, then to the smaller rate.
 
-    With several graphs it is the best on average, of those that have results on most of them.
+    With several graphs it is the best on average, among those with results on the most graphs.
     """
     tried: dict[tuple[str, int, str], dict[tuple[float, float], list[float]]] = {}
     for one in measured:
@@ -58,13 +58,13 @@ def choose(measured: Iterable[Measured]) -> list[Choice]:
     best = []
     for key, of in tried.items():
         most = max(map(len, of.values()))
-        found = [Choice(*key, *rates, sum(each) / most) for rates, each in of.items() if len(each) == most]
+        found = [TunedRate(*key, *rates, sum(each) / most) for rates, each in of.items() if len(each) == most]
         best.append(max(found, key=lambda choice: (choice.accuracy, -choice.weight_decay, -choice.lr)))
     return best
 
 
 def tune_table(graph: Subject, results: Results, *, steps: int = 200) -> Table:
-    """Accuracy of each rate and decay, in percent; once all have results the chosen ones are bold."""
+    """Return the accuracy of each rate and decay in percent; when all have results, the best are bold."""
     grid = tune_rows([graph], steps=steps)
     found = [results[row] for row in grid if row in results]
     choices = choose(found) if len(found) == len(grid) else []
@@ -92,32 +92,32 @@ def tune_table(graph: Subject, results: Results, *, steps: int = 200) -> Table:
     return Table(f"Choosing the learning rate on {graph.name}: accuracy in percent", columns, tuple(lines))
 
 
-def write_rates(path: Path, choices: Sequence[Choice]) -> None:
-    """Keep what was chosen."""
+def write_rates(path: Path, choices: Sequence[TunedRate]) -> None:
+    """Write tuned rates as JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, json.dumps([vars(choice) for choice in choices], indent=1).encode() + b"\n")
 
 
-def read_rates(path: Path) -> list[Choice]:
-    """What was chosen."""
+def read_rates(path: Path) -> list[TunedRate]:
+    """Read tuned rates, and check them."""
     try:
         content = path.read_bytes()
-        found = msgspec.json.decode(content, type=list[Choice])
-        if msgspec.to_builtins(found) != msgspec.json.decode(content):  # it has more than the fields of a choice
+        found = msgspec.json.decode(content, type=list[TunedRate])
+        if msgspec.to_builtins(found) != msgspec.json.decode(content):  # unknown fields
             found = []
     except OSError as error:
         raise InputError(
-            f"it cannot be read ({error.strerror})", file=path, fix="give a file that tune wrote"
+            f"the file cannot be read ({error.strerror})", file=path, fix="give a file that tune wrote"
         ) from error
     except (msgspec.DecodeError, UnicodeDecodeError):
         found = []
     if not found or not all(one.level in LEVELS and one.lr > 0 <= one.weight_decay for one in found):
-        raise InputError("these are no learning rates", file=path, fix="give a file that tune wrote")
+        raise InputError("the file contains no learning rates", file=path, fix="give a file that tune wrote")
     return found
 
 
-def apply_rates(grid: Iterable[Row], choices: Sequence[Choice]) -> list[Row]:
-    """Give rows without a detector and a rate of their own what was chosen for their model, history and restart."""
+def apply_rates(grid: Iterable[Row], choices: Sequence[TunedRate]) -> list[Row]:
+    """Set the tuned rates of rows without a detector and without a rate of their own."""
     chosen = {(choice.model, choice.level, choice.restart): choice for choice in choices}
     found = []
     for row in grid:

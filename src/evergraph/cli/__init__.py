@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from functools import cache
 from importlib.metadata import entry_points
 from typing import NoReturn
 
@@ -14,7 +15,7 @@ from evergraph.cli import compare, demo, imports, inspect, report, run, ws
 from evergraph.errors import EvergraphError, InputError
 from evergraph.names import load_plugin
 
-__all__ = ["app", "main"]
+__all__ = ["app", "complete_app", "main"]
 
 app = typer.Typer(
     name="evergraph",
@@ -52,7 +53,11 @@ def _add_plugins() -> None:
             typer.echo(f"Warning: the commands of the package {package} cannot be used: {error}", err=True)
 
 
-_add_plugins()
+@cache
+def complete_app() -> typer.Typer:
+    """Return the application with the commands of installed packages, which may import this package themselves."""
+    _add_plugins()
+    return app
 
 
 def _version(wanted: bool) -> None:
@@ -74,11 +79,13 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # do not fail on letters that the terminal lacks
     try:
-        app()
+        complete_app()()
     except InputError as error:
         _complain(error, 2)
     except EvergraphError as error:
         _complain(error, 1)
+    except KeyboardInterrupt:  # before the command has started
+        sys.exit(130)
     except MemoryError:
         _complain(
             "there is not enough memory for this graph. Choose a shorter history, or a machine with more memory.", 1

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from evergraph.learning.task import History
 
 _MOST_SEEDS = 1_000
+_SECONDS_BETWEEN_LINES = 30.0
 
 
 def graphs_like(incomplete: str) -> list[str]:
@@ -189,20 +190,37 @@ class _ToStderr(logging.StreamHandler[TextIO]):
 
 
 @contextmanager
-def progress(what: str, quiet: bool) -> Iterator[Callable[..., None] | None]:
-    """Show progress on a terminal.
+def progress(
+    what: str, quiet: bool, *, remaining: bool = False, lines: bool = False
+) -> Iterator[Callable[..., None] | None]:
+    """Show a progress bar on a terminal, with the time elapsed or ``remaining``.
 
-    Yields a function to call with ``description``, ``completed`` and ``total``; None if nothing is shown.
+    Yields a function to call with ``description``, ``completed`` and ``total``. Without a terminal it prints a line
+    every half minute if ``lines`` is set; otherwise None is yielded and nothing is shown.
     """
     if quiet or not sys.stderr.isatty():
-        yield None
+        yield _ProgressLines() if lines and not quiet else None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), TimeElapsedColumn())
+    clock = TimeRemainingColumn() if remaining else TimeElapsedColumn()
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), clock)
     with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
         yield partial(shown.update, shown.add_task(what, total=None))
+
+
+class _ProgressLines:
+    """Prints progress as lines, at most one every half minute and always the last one."""
+
+    def __init__(self) -> None:
+        self.last = -_SECONDS_BETWEEN_LINES
+
+    def __call__(self, *, description: str, completed: int, total: int) -> None:
+        now = time.monotonic()
+        if completed == total or now - self.last >= _SECONDS_BETWEEN_LINES:
+            self.last = now
+            typer.echo(description, err=True)
 
 
 class Stopwatch:

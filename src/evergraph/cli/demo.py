@@ -111,14 +111,14 @@ def _choose(graph: EvolvingGraph, say: _Say) -> int:
 def _run(out: Path, years: str, say: _Say, quiet: bool) -> tuple[float, Path]:
     from evergraph.cli.report import report
     from evergraph.cli.run import run
-    from evergraph.report.run import story_of_run
+    from evergraph.report.run import run_content
 
     folder, page = out / "run", out / "report.html"
     say(f"{_RUN.format(years=years)}\n\n$ evergraph run {_GRAPH} --out {folder}")
     run(_GRAPH, out=folder, replace=True, quiet=quiet)
     say(f"\n$ evergraph report {folder} --out {page}")
     report(folder, out=page, quiet=quiet)
-    headline = story_of_run(folder).headlines[0].value
+    headline = run_content(folder).headlines[0].value
     return float(headline or 0), page
 
 

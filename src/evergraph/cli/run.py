@@ -1,11 +1,8 @@
-"""``evergraph run``: one configuration on one graph, under some seeds."""
+"""``evergraph run``: one configuration on one graph, for one or more seeds."""
 
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -37,6 +34,7 @@ from evergraph.cli.common import (
     parse_history,
     parse_seeds,
     print_json,
+    progress,
     set_up_logging,
 )
 from evergraph.names import DEFAULT_DETECTOR, DEFAULT_MODEL
@@ -45,17 +43,17 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from evergraph.evaluation.run import OnProgress, Run
+    from evergraph.evaluation.run import Run
 
 EXAMPLE = "Example: evergraph run metamath --history 3 --seeds 0-4 --out runs/metamath"
 
 _MOST_TASKS = 40
 _HEADLINE = {
-    "accuracy": "vertices whose best known class is right",
-    "id_accuracy": "of those whose class the learner knows",
-    "mcc": "rejected against unseen, all tasks together",
-    "open_f1": "macro F1 of the decisions, 'unseen' being a class",
-    "auroc": "how well the scores tell unseen from known classes",
+    "accuracy": "share of vertices whose most likely known class is correct",
+    "id_accuracy": "the same for vertices of known classes",
+    "mcc": "flagged against truly unseen vertices, all tasks together",
+    "open_f1": "macro-F1 of the decisions, with 'unseen' as a class",
+    "auroc": "how well the scores separate unseen from known classes",
     "seconds": "training and prediction, all tasks",
 }
 
@@ -79,18 +77,22 @@ def run(
     first: FirstTask = None,
     label_rate: LabelRate = 1.0,
     mode: ModeOption = "transductive",
-    text: Annotated[TextMode, typer.Option(help="Which words are known: those of the past, or all.")] = "past",
+    text: Annotated[TextMode, typer.Option(help="Vocabulary: words of the past only, or of all periods.")] = "past",
     seeds: Seeds = "0",
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Keep the results there; a run that was stopped goes on where it was."),
+        typer.Option(metavar="FOLDER", help="Folder for the results; a stopped run continues in it."),
     ] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Start over in the folder.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Start over in the folder of --out.")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Learn and decide task by task, under some seeds: how right, how quick, and how well unseen classes are told."""
-    wanted, sight = parse_seeds(seeds), parse_history(history)
+    """Train and evaluate a model and a detector on all tasks of a graph, once per seed.
+
+    For each task the model trains on the past and decides the new slice. The results show accuracy, detection of unseen
+    classes, and seconds.
+    """
+    wanted, wanted_history = parse_seeds(seeds), parse_history(history)
     set_up_logging(quiet)
     from evergraph.datasets import load
     from evergraph.evaluation.configuration import Configuration
@@ -100,7 +102,7 @@ def run(
     configuration = Configuration(
         model=build_model(model, hidden=hidden, layers=layers, dropout=dropout, hops=hops),
         detector=build_detector(detector, threshold=threshold, alpha=alpha, most=most),
-        history=sight,
+        history=wanted_history,
         restart=restart,
         steps=steps,
         lr=lr,
@@ -112,49 +114,34 @@ def run(
     )
     opened = load(graph)
     try:
-        with _progress(len(wanted), quiet) as on_progress:
+        with progress("starting", quiet, remaining=True) as update:
+
+            def on_progress(seed: int, task: int, tasks: int, step: int, steps: int) -> None:
+                if update is not None:
+                    update(
+                        description=f"seed {seed + 1}/{len(wanted)}, task {task + 1}/{tasks}, step {step}/{steps}",
+                        completed=(seed * tasks + task) * steps + step,
+                        total=len(wanted) * tasks * steps,
+                    )
+
             result = run_configuration(
                 configuration, opened, wanted, out=out, replace=replace, on_progress=on_progress, name=graph
             )
     except KeyboardInterrupt:
-        again = "" if not replace else " without --replace"
-        kept = f"the same command{again} goes on from here" if out else "nothing was kept, for there was no --out"
-        typer.echo(f"Interrupted; {kept}.", err=True)
+        again = "" if not replace else ", without --replace,"
+        after = f"Run the same command again{again} to continue" if out else "Nothing was stored: --out was not given"
+        typer.echo(f"Interrupted. {after}.", err=True)
         raise typer.Exit(130) from None
     if as_json:
         print_json(result.as_dict() | {"graph": graph, "out": None if out is None else str(out)})
     elif not quiet:
         show(console(), graph, result)
         if out is not None:
-            typer.echo(f"\nKept in {out}")
-
-
-@contextmanager
-def _progress(seeds: int, quiet: bool) -> Iterator[OnProgress | None]:
-    """Show on a terminal how far the run is and how long it will still take."""
-    if quiet or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(20), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("starting", total=None)
-
-        def on_progress(seed: int, task: int, tasks: int, step: int, steps: int) -> None:
-            progress.update(
-                bar,
-                description=f"seed {seed + 1}/{seeds}, task {task + 1}/{tasks}, step {step}/{steps}",
-                completed=(seed * tasks + task) * steps + step,
-                total=seeds * tasks * steps,
-            )
-
-        yield on_progress
+            typer.echo(f"\nStored in {out}. Next: evergraph report {out}")
 
 
 def show(to: Console, graph: str, result: Run) -> None:
-    """The tasks and the headline of a run, for people."""
+    """Print the tasks and the summary of a run."""
     from rich.text import Text
 
     settings, size = result.configuration, result.tasks()[0]["history"]
@@ -176,8 +163,8 @@ def show(to: Console, graph: str, result: Run) -> None:
 def _show_tasks(to: Console, result: Run) -> None:
     tasks = result.tasks()
     if len(tasks) > _MOST_TASKS:
-        to.print(f"{len(tasks):,} tasks, of which the last {_MOST_TASKS} are shown (--json has all)")
-    table = _table("time", "vertices", "test", "known", "accuracy", "open F1", "rejected", "unseen", "MCC", "seconds")
+        to.print(f"Last {_MOST_TASKS} of {len(tasks):,} tasks (--json prints all)")
+    table = _table("time", "vertices", "test", "known", "accuracy", "Open-F1", "flagged", "unseen", "MCC", "seconds")
     for task in tasks[-_MOST_TASKS:]:
         table.add_row(
             str(task["time"]),
@@ -188,7 +175,7 @@ def _show_tasks(to: Console, result: Run) -> None:
             _number(task["open_f1"], ".3f"),
             _number(task["rejected"], ".1%"),
             _number(task["unseen"], ",.0f"),
-            _number(task["mcc"] if task["unseen"] else None, ".3f"),  # by definition 0 where there is nothing to find
+            _number(task["mcc"] if task["unseen"] else None, ".3f"),  # 0 by definition without unseen vertices
             _number(task["seconds"], ".2f"),
         )
     to.print(table)
@@ -210,7 +197,7 @@ def _show_headline(to: Console, result: Run) -> None:
     if len(result.seeds) == 1:
         to.print(f"\nSeed {seeds}.")
     else:
-        to.print(f"\nMeans over the seeds {seeds}; ± half the width of the 95 % interval of the mean.")
+        to.print(f"\nMeans over seeds {seeds}; ± is half the width of the 95 % interval of the mean.")
 
 
 def _table(*heads: str) -> Table:

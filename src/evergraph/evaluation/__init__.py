@@ -1,1 +1,1 @@
-"""How good a learner is: runs, comparisons, their results and metrics."""
+"""Evaluation: runs, comparisons, grids of trials, their results and metrics."""

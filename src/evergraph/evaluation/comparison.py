@@ -1,104 +1,209 @@
-"""A comparison of detectors: the results of each on each graph, as tables and task by task as figures."""
+"""Compare detectors on graphs: one recorded training per loss serves any number of detectors.
+
+::
+
+    COMPARED/
+      results.jsonl                       one line per graph, detector and seed; each command adds lines
+      recordings/GRAPH/LOSS/seed-0/       recorded trainings, used again by later commands
+
+Tables and figures of a comparison are in `evergraph.report.comparison`.
+"""
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from evergraph import __version__
-from evergraph.evaluation.candidates import Candidate
+from evergraph.detect import Detector, PostHoc, Softmax
+from evergraph.detect.auto import SIGNALS, AutoDetector, average_signals
+from evergraph.detect.scores import Average, Propagated
+from evergraph.detect.thresholds import BackTest
+from evergraph.errors import EvergraphError, InputError
 from evergraph.evaluation.configuration import Configuration
-from evergraph.evaluation.graphs import graph_of
-from evergraph.evaluation.metrics import or_none, over_seeds
-from evergraph.evaluation.results import NUMERICS_VERSION, Results, Summary, seed_ranges, summary_of
-from evergraph.names import described
-from evergraph.presentation import Cell, Column, Row, Section, Table, save, style, write
-from evergraph.storage.files import write_atomic
+from evergraph.evaluation.metrics import aupr, auroc, evaluate, fpr_at_95, or_none, oracle_mcc, over_seeds
+from evergraph.evaluation.processes import completed, executor_for, graph_of, name_of, threads_each
+from evergraph.evaluation.replay import OnTask, Recording, ReplayedTask, record, replay_all
+from evergraph.evaluation.results import NUMERICS_VERSION, Results, Summary, summary_of
+from evergraph.graph.evolving import EvolvingGraph
+from evergraph.names import COMPARED_DETECTORS, build_detector, described, split_detectors
+from evergraph.storage.files import disk_errors, only_one, write_atomic
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+__all__ = ["ABLATIONS", "METRICS", "Candidate", "CandidateResult", "CompareState", "Comparison", "candidate"]
+__all__ += ["candidates", "compare"]
 
-__all__ = ["FIGURES", "CandidateResult", "Comparison", "compared_table", "tasks_figure", "write_comparison"]
+log = logging.getLogger(__name__)
 
-FIGURES: dict[str, str] = {
-    "mcc": "rejected against unseen, all tasks together",
+RECORDINGS = "recordings"
+RESULTS = "results.jsonl"
+
+METRICS: dict[str, str] = {
+    "mcc": "MCC of flagged against unseen vertices, all tasks together",
     "mcc_per_task": "mean over tasks",
-    "open_f1": "macro F1 of the decisions, 'unseen' being a class; mean over tasks",
-    "auroc": "how well scores tell unseen from known classes, all tasks together",
+    "open_f1": "macro-F1 of the decisions with 'unseen' as a class; mean over tasks",
+    "auroc": "how well the scores separate unseen from known classes, all tasks together",
     "auroc_per_task": "mean over tasks",
     "aupr": "average precision, all tasks together",
     "aupr_per_task": "mean over tasks",
-    "fpr95": "false alarms where 95 % of the unseen are found, all tasks together",
+    "fpr95": "false alarms at the threshold that finds 95 % of the unseen vertices, all tasks together",
     "fpr95_per_task": "mean over tasks",
-    "oracle_mcc": "MCC of the best single line for all tasks, which nobody can know",
-    "oracle_mcc_per_task": "that of the best line of each task; mean over tasks",
-    "false_alarm_rate": "share of the known that is rejected, all tasks together",
-    "flagged": "share of all that is rejected, all tasks together",
-    "unseen": "share of all that is unseen, all tasks together",
-    "id_accuracy": "of the best known class, where the learner knows the class; mean over tasks",
-    "seconds_detector": "to look back, fit, score and reject; what detectors share counts for the first of them",
-    "seconds_training": "with rehearsals and a second model, where the detector asks for them",
+    "oracle_mcc": "MCC of the best single threshold for all tasks, chosen with the true classes",
+    "oracle_mcc_per_task": "MCC of the best threshold of each task; mean over tasks",
+    "false_alarm_rate": "share of the vertices of known classes that is flagged, all tasks together",
+    "flagged": "share of all vertices that is flagged, all tasks together",
+    "unseen": "share of all vertices that is unseen, all tasks together",
+    "id_accuracy": "accuracy on vertices of known classes; mean over tasks",
+    "seconds_detector": "seconds to observe, fit and decide; shared computations count for the first detector",
+    "seconds_training": "seconds of training, with backtest and auxiliary model if the detector requires them",
 }
-"""All figures and what they mean."""
+"""All metrics of a comparison and their meanings."""
+
+_IDENTITY = ("graph", "fingerprint", "detector", "settings", "seed", "configuration", "numerics_version")
+_TRAINING = ("model", "history", "restart", "steps", "lr", "weight_decay", "first", "label_rate", "mode", "text")
+# Metrics that follow from the rows of the tasks, and their names in `Results`.
+_OF_TASKS = {name: name for name in ("mcc", "mcc_per_task", "open_f1", "id_accuracy", "false_alarm_rate", "flagged")}
+_OF_TASKS |= {f"{name}_per_task": name for name in ("auroc", "aupr", "fpr95", "oracle_mcc")}
+_OF_TASKS["unseen"] = "unseen_share"
+
+
+# --- candidates ------------------------------------------------------------------------------------------------------
+
+ABLATIONS = (*SIGNALS, "counts", "propagation", "levels", "alignment", "back-test", "limit", "replay")
+"""Parts that ``auto-without-…`` leaves out: one score; the higher weight of the auxiliary model; propagation over
+similar vertices; levels estimated from several slices, or their alignment; the threshold calibrated on past slices
+(instead, one in five known vertices is above it); the limit on the flagged share; or the replay before the first task.
+"""
+_WITHOUT = "auto-without-"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A detector in a comparison; candidates with the same ``trained_with`` loss share a training.
+
+    Examples
+    --------
+    >>> candidate("gdoc:0.5")
+    Candidate(name='gdoc:0.5', detector=GDOC(threshold=0.5, alpha=None), trained_with=GDOC(threshold=0.75, alpha=None))
+    >>> candidate("relative-energy/budget:50").detector.threshold
+    Budget(most=50)
+    """
+
+    name: str
+    detector: Detector
+    trained_with: Detector = field(default_factory=Softmax)
+
+    @property
+    def settings(self) -> str:
+        """The detector with all its settings."""
+        return repr(getattr(self.detector, "made_of", self.detector))
+
+
+def candidates(names: str = COMPARED_DETECTORS) -> tuple[Candidate, ...]:
+    """Return the candidates of a comma-separated list, each once.
+
+    Examples
+    --------
+    >>> [one.name for one in candidates("none, energy,none")]
+    ['none', 'energy']
+    """
+    found = tuple(candidate(name) for name in split_detectors(names))
+    if not found:
+        raise InputError("there is no detector to compare", fix=f"name some, such as {COMPARED_DETECTORS}")
+    return found
+
+
+def candidate(name: str) -> Candidate:
+    """Return the candidate for ``auto-without-`` and one of `ABLATIONS`, or for a name that `build_detector` reads."""
+    if name.startswith(_WITHOUT):
+        return Candidate(name, _ablation(name.removeprefix(_WITHOUT)))
+    detector = build_detector(name)
+    is_post_hoc = isinstance(detector, PostHoc | AutoDetector)
+    return Candidate(name, detector, Softmax() if is_post_hoc else type(detector)())
+
+
+class _WithoutReplay(PostHoc):
+    replay: ClassVar[int] = 0
+
+
+def _ablation(part: str) -> Detector:
+    if part not in ABLATIONS:
+        near = get_close_matches(part, ABLATIONS, n=1)
+        meant = f" (did you mean {near[0]!r}?)" if near else ""
+        raise InputError(f"auto has no part {part!r}{meant}", fix=f"choose from {', '.join(ABLATIONS)}")
+    signals = Average(average_signals().scores) if part == "counts" else average_signals(part)
+    score = signals if part == "propagation" else Propagated(signals)
+    threshold = {
+        "levels": BackTest(level=1),
+        "alignment": BackTest(level=0),
+        "back-test": BackTest(weight=1e12),
+        "limit": BackTest(most=1),
+    }.get(part, AutoDetector().made_of.threshold)
+    return (_WithoutReplay if part == "replay" else PostHoc)(score, threshold)
+
+
+# --- results ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class CandidateResult:
-    """What came of a detector on a graph under a seed.
+    """Result of one detector on one graph with one seed.
 
     Parameters
     ----------
     graph, detector, seed
-        Which, by name.
-    figures
-        See `FIGURES`; NaN where one is undefined.
+        Names and seed.
+    metrics
+        See `METRICS`; NaN where one is undefined.
     tasks
-        For each task its time, all of `TaskScores` fit for JSON, and the detector's ``seconds``.
+        For each task its time, all of `TaskScores`, and the detector's ``seconds``.
     about
-        Of what: ``fingerprint``, ``settings`` (of the detector), ``configuration`` (of the training), and versions.
+        ``fingerprint``, ``settings`` (of the detector), ``configuration`` (of the training), and versions.
     """
 
     graph: str
     detector: str
     seed: int
-    figures: Mapping[str, float]
+    metrics: Mapping[str, float]
     tasks: tuple[Mapping[str, Any], ...]
     about: Mapping[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """Fit for JSON: None for NaN."""
+        """Return a dict for JSON, with None for NaN."""
         return {
             "graph": self.graph,
             "detector": self.detector,
             "seed": self.seed,
             **self.about,
-            "figures": {name: or_none(value) for name, value in self.figures.items()},
+            "figures": {name: or_none(value) for name, value in self.metrics.items()},
             "tasks": [dict(task) for task in self.tasks],
         }
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What came of a comparison.
+    """Results of a comparison.
 
     Parameters
     ----------
     graphs
-        Their paths by name.
+        Paths of the graphs by name.
     candidates, seeds
-        What was compared, and how often.
+        The compared detectors, and the seeds.
     configuration
-        How they were trained; its detector is ignored.
+        Settings of the training; its detector is ignored.
     outcomes
-        All results that came to an end.
+        All results.
     errors
-        What was wrong with the others.
+        Messages of the trainings that failed.
     """
 
     graphs: Mapping[str, str]
@@ -109,63 +214,60 @@ class Comparison:
     errors: tuple[str, ...] = ()
 
     def of(self, graph: str, detector: str) -> list[CandidateResult]:
-        """The results of a detector on a graph, in the order of the seeds."""
+        """Return the results of a detector on a graph in the order of the seeds."""
         found = [one for one in self.outcomes if one.graph == graph and one.detector == detector]
         return sorted(found, key=lambda one: self.seeds.index(one.seed))
 
     def results(self, graph: str, detector: str) -> Results:
-        """The results table of a detector on a graph."""
+        """Return the results table of a detector on a graph."""
         found = self.of(graph, detector)
         return Results.of(
             {one.seed: one.tasks for one in found},
-            totals={one.seed: one.figures for one in found},
+            totals={one.seed: one.metrics for one in found},
             about={"graph": graph, "detector": detector},
         )
 
     def summary(self, graph: str, detector: str) -> dict[str, Summary]:
-        """Each figure over the seeds; nothing where there is no result."""
+        """Summarise each metric over the seeds; empty without results."""
         results = self.results(graph, detector)
-        return results.aggregate(FIGURES) if results.seeds else {}
+        return results.aggregate(METRICS) if results.seeds else {}
 
     def over_graphs(self, detector: str) -> dict[str, Summary]:
-        """Each figure as its mean over graphs in each seed, and then over seeds; nothing unless all of them are there.
+        """Average each metric over the graphs, then over the seeds; empty unless all results are there.
 
-        Graphs where a figure is undefined are left out of it.
+        Graphs where a metric is undefined are left out of its mean.
         """
         found = [self.results(graph, detector) for graph in self.graphs]
         if any(len(results.seeds) < len(self.seeds) for results in found):
             return {}
-        per_seed = {name: np.array([results.per_seed(name) for results in found]).T for name in FIGURES}
+        per_seed = {name: np.array([results.per_seed(name) for results in found]).T for name in METRICS}
         return {name: summary_of([over_seeds(row).mean for row in rows]) for name, rows in per_seed.items()}
 
     def by_task(self, graph: str, detector: str) -> list[dict[str, Any]]:
-        """For each task its time, and over the seeds ``mcc``, ``flagged`` and ``unseen``.
-
-        MCC is None where there is nothing to find.
-        """
+        """Return time, ``mcc``, ``flagged`` and ``unseen`` of each task; MCC is None without unseen vertices."""
         results = self.results(graph, detector)
         if not results.seeds:
             return []
         unseen = results.by_task("unseen_share")
-        figures = {
+        columns = {
             "mcc": np.where(unseen > 0, results.by_task("mcc"), np.nan),
             "flagged": results.by_task("flagged"),
             "unseen": unseen,
         }
         return [
-            {"time": time, **{name: summary_of(values[:, task]) for name, values in figures.items()}}
+            {"time": time, **{name: summary_of(values[:, task]) for name, values in columns.items()}}
             for task, time in enumerate(results.times)
         ]
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it, fit for JSON."""
+        """Return everything as a dict for JSON."""
         pairs = [(graph, one.name) for graph in self.graphs for one in self.candidates]
         return {
             "graphs": dict(self.graphs),
             "detectors": {one.name: one.settings for one in self.candidates},
             "seeds": list(self.seeds),
             "configuration": {name: described(getattr(self.configuration, name)) for name in _TRAINING},
-            "figures": dict(FIGURES),
+            "figures": dict(METRICS),
             "results": [
                 {"graph": graph, "detector": name, **found, "tasks": self.by_task(graph, name)}
                 for graph, name in pairs
@@ -180,125 +282,236 @@ class Comparison:
         }
 
 
-_TRAINING = ("model", "history", "restart", "steps", "lr", "weight_decay", "first", "label_rate", "mode", "text")
+# --- comparing -------------------------------------------------------------------------------------------------------
 
 
-# --- tables and figures ----------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class CompareState:
+    """Progress of a comparison: trainings (without auxiliary models) in total and done, errors, and the current one."""
 
-# Name of the figure, head of its column, its form, and whether more (1) or less (-1) is better.
-_COLUMNS: tuple[tuple[str, str, str, int], ...] = (
-    ("mcc", "MCC", ".3f", 1),
-    ("open_f1", "Open-F1", ".3f", 1),
-    ("auroc", "AUROC", ".3f", 1),
-    ("aupr", "AUPR", ".3f", 1),
-    ("fpr95", "FPR@95", ".3f", -1),
-    ("oracle_mcc", "oracle MCC", ".3f", 1),
-    ("false_alarm_rate", "false alarms", ".3f", 0),
-    ("flagged", "flagged", ".3f", 0),
-    ("unseen", "unseen", ".3f", 0),
-    ("id_accuracy", "ID accuracy", ".3f", 1),
-    ("seconds_detector", "detector, s", ".2f", 0),
-    ("seconds_training", "training, s", ".1f", 0),
-)
-_MOST_TIMES = 8  # that are written below a panel
-_GREY = "#999999"
-_ROOM = 0.03  # above and below the largest and the least value, so that markers are whole
+    total: int
+    done: int = 0
+    errors: tuple[str, ...] = ()
+    doing: str = ""
 
 
-def compared_table(comparison: Comparison) -> Table:
-    """A row for each detector on each graph and, where there are several graphs, the means over them.
+OnCompared = Callable[[CompareState], object]
+"""Called at the start, after each training and, with one process, after each task."""
 
-    Bold is the best mean of a graph.
+
+@dataclass(frozen=True)
+class _Job:
+    """One training and all detectors that use it."""
+
+    path: str
+    configuration: Configuration
+    seed: int
+    candidates: tuple[Candidate, ...]
+    out: Path
+
+    @property
+    def graph(self) -> str:
+        return name_of(self.path)
+
+    @property
+    def loss(self) -> str:
+        return str(described(self.configuration.detector)["name"])
+
+    @property
+    def folder(self) -> Path:
+        return self.out / RECORDINGS / self.graph / self.loss / f"seed-{self.seed}"
+
+    def __str__(self) -> str:
+        return f"{self.graph}, loss of {self.loss}, seed {self.seed}"
+
+
+def compare(
+    graphs: Sequence[str],
+    candidates: Sequence[Candidate],
+    configuration: Configuration,
+    seeds: Sequence[int] = (0,),
+    *,
+    out: str | Path,
+    jobs: int = 1,
+    on_done: OnCompared | None = None,
+) -> Comparison:
+    """Compare detectors on graphs, once per seed.
+
+    Trainings are recorded in ``out``; existing recordings are used again. Results are written as they finish.
+
+    Parameters
+    ----------
+    graphs
+        Graph folders, or names of built-in graphs.
+    candidates
+        The detectors.
+    configuration
+        Settings of the training. Its detector is ignored.
+    seeds
+        Seeds of the learners and, with a label rate below 1, of the released labels.
+    out
+        Folder for recordings and results.
+    jobs
+        Number of processes, with one thread each.
+    on_done
+        Called with the progress, see `OnCompared`.
     """
-    names = [one.name for one in comparison.candidates]
-    rows: list[Row | Section] = []
-    for graph in comparison.graphs:
-        rows += _block(graph, {name: comparison.summary(graph, name) for name in names})
-    if len(comparison.graphs) > 1:
-        rows += _block("mean over graphs", {name: comparison.over_graphs(name) for name in names})
-    columns = (Column("detector", align="left"), *(Column(head) for _, head, _, _ in _COLUMNS))
-    return Table("Detectors of unseen classes compared", columns, tuple(rows), note=_note(comparison))
+    out, seeds = Path(out), tuple(dict.fromkeys(seeds))
+    if jobs < 1:
+        raise InputError(f"jobs is {jobs}", fix="pass a whole number of at least 1")
+    if not seeds or not candidates or not graphs:
+        raise InputError("there is nothing to compare", fix="pass at least one graph, one detector and one seed")
+    if out.exists() and not out.is_dir():
+        raise InputError("this is a file, not a folder", file=out, fix="choose another folder")
+    named = _by_name(graphs)
+    for path in named.values():
+        next(configuration.tasks(graph_of(path)[0]))  # checks the settings before anything is written
+    by_loss: dict[Detector, list[Candidate]] = {}
+    for one in candidates:
+        by_loss.setdefault(one.trained_with, []).append(one)
+    todo = [
+        _Job(path, replace(configuration, detector=loss), seed, tuple(served), out)
+        for path in named.values()
+        for seed in seeds
+        for loss, served in by_loss.items()
+    ]
+    found, errors = _run_all(todo, out, jobs, on_done)
+    return Comparison(named, tuple(candidates), seeds, configuration, tuple(found), tuple(errors))
 
 
-def _block(title: str, found: Mapping[str, Mapping[str, Summary]]) -> list[Row | Section]:
-    there = {name: summary for name, summary in found.items() if summary}
-    if not there:
-        return []
-    best = {figure: _best([one[figure]["mean"] for one in there.values()], sign) for figure, _, _, sign in _COLUMNS}
-    rows: list[Row | Section] = [Section(title)]
-    for name, summary in there.items():
-        cells = [Cell(name)]
-        for figure, _, form, _ in _COLUMNS:
-            mean, half = summary[figure]["mean"], summary[figure]["ci95"]
-            cells.append(Cell(mean, half, bold=mean is not None and mean == best[figure], form=form))
-        rows.append(tuple(cells))
-    return rows
+def _by_name(paths: Sequence[str]) -> dict[str, str]:
+    named: dict[str, str] = {}
+    for path in dict.fromkeys(paths):
+        before = named.setdefault(name_of(path), path)
+        if graph_of(before)[1] != graph_of(path)[1]:
+            raise InputError(f"two different graphs are named {name_of(path)}", fix="rename the folder of one of them")
+    return named
 
 
-def _best(means: Sequence[float | None], sign: int) -> float | None:
-    known = [mean for mean in means if mean is not None]
-    return sign * max(sign * mean for mean in known) if known and sign and len(means) > 1 else None
+def _run_all(
+    todo: Sequence[_Job], out: Path, jobs: int, on_done: OnCompared | None
+) -> tuple[list[CandidateResult], list[str]]:
+    """Run all jobs and store the results of each when it finishes; return results and errors."""
+    report = on_done or (lambda _: None)
+    found: list[CandidateResult] = []
+    errors: list[str] = []
+    done, jobs = 0, min(jobs, len(todo))
+    report(CompareState(len(todo)))
+    with executor_for(None, jobs) as pool:
+
+        def submit(job: _Job) -> Future[list[CandidateResult] | str]:
+            state = CompareState(len(todo), done, tuple(errors), str(job))
+            return pool.submit(_work, job, _on_task(report, state) if jobs == 1 else None)
+
+        with closing(completed(todo, submit, at_once=jobs)) as outcomes:
+            for job, results in outcomes:
+                if isinstance(results, str):
+                    errors.append(f"{job}: {results}")
+                    log.warning("%s", errors[-1])
+                else:
+                    _store(out, results)
+                    found += results
+                done += 1
+                report(CompareState(len(todo), done, tuple(errors), str(job)))
+    return found, errors
 
 
-def _note(comparison: Comparison) -> str:
-    settings, usual = comparison.configuration, type(comparison.configuration)()
-    options = "".join(
-        f" --{name.replace('_', '-')} {getattr(settings, name)}"
-        for name in ("history", "first", "restart", "steps", "lr", "label_rate", "mode")
-        if getattr(settings, name) != getattr(usual, name)
-    )
-    data = ", ".join(f"{name} {graph_of(path)[1][:8]}" for name, path in comparison.graphs.items())
-    detectors = ",".join(one.name for one in comparison.candidates)
-    spread = "; ± half the width of the 95 % interval of the mean over seeds" if len(comparison.seeds) > 1 else ""
-    return (
-        f"evergraph compare {' '.join(comparison.graphs)} --detectors {detectors} "
-        f"--seeds {seed_ranges(comparison.seeds)}{options}\n"
-        f"Model: {settings.model!r}. Data: {data}. Evergraph {__version__}, numbers version {NUMERICS_VERSION}.\n"
-        f"Open-F1 and ID accuracy are means over tasks, all others are of all tasks together{spread}."
-    )
+def _on_task(report: OnCompared, state: CompareState) -> OnTask:
+    def on_task(task: int, tasks: int, step: int, steps: int) -> None:
+        if step == steps:
+            report(replace(state, doing=f"{state.doing}, task {task + 1} of {tasks}"))
+
+    return on_task
 
 
-def tasks_figure(comparison: Comparison, graph: str) -> Figure:
-    """Task by task: above the MCC of each detector, below the share that it flags beside the share that is unseen."""
-    with style.figure(2, 1, height=2.2) as (picture, axes):
-        above, below = axes[:, 0]
-        times: list[Any] = []
-        for index, one in enumerate(comparison.candidates):
-            tasks = comparison.by_task(graph, one.name)
-            if not tasks:
-                continue
-            if not times:
-                times = [task["time"] for task in tasks]
-                unseen = [_number(task["unseen"]["mean"]) for task in tasks]
-                below.plot(range(len(times)), unseen, color=_GREY, linewidth=4, alpha=0.6, label="unseen in truth")
-            for panel, figure in ((above, "mcc"), (below, "flagged")):
-                mean = np.array([_number(task[figure]["mean"]) for task in tasks])
-                half = np.nan_to_num([_number(task[figure]["ci95"]) for task in tasks])
-                style.lines_with_band(panel, range(len(tasks)), mean, mean - half, mean + half, one.name, index)
-        ticks = range(0, len(times), max(1, -(-len(times) // _MOST_TIMES)))
-        for panel, label in ((above, "MCC"), (below, "share flagged")):
-            panel.set_xticks(list(ticks), [str(times[place]) for place in ticks])
-            panel.set_ylabel(label)
-        above.set_title(style.plain(graph))
-        for panel, least in ((above, -1.0), (below, 0.0)):  # an interval of few seeds may reach beyond what can be
-            low, high = panel.get_ylim()
-            panel.set_ylim(max(low, least - _ROOM), min(high, 1 + _ROOM))
-        style.legend_below(picture)
-    return picture
+def _work(job: _Job, on_task: OnTask | None = None) -> list[CandidateResult] | str:
+    """Record a training and replay all its detectors; returns an error as its message, which can be pickled."""
+    try:
+        return _results(job, on_task)
+    except EvergraphError as error:
+        return str(error)
 
 
-def write_comparison(comparison: Comparison, out: Path) -> list[Path]:
-    """Write the table, the figures and all of it as JSON into a folder; returns the files."""
-    table = compared_table(comparison)
-    files = write(table, out / "compared")
-    data = json.dumps(comparison.as_dict(), indent=1, ensure_ascii=False, allow_nan=False)
-    write_atomic(out / "compared.json", data.encode() + b"\n")
-    files.append(out / "compared.json")
-    for graph in comparison.graphs:
-        if any(one.graph == graph for one in comparison.outcomes):
-            files += save(tasks_figure(comparison, graph), out / f"tasks-{graph}", table.note)
-    return files
+def _results(job: _Job, on_task: OnTask | None) -> list[CandidateResult]:
+    graph, graph_fingerprint = graph_of(job.path)
+    with threads_each(1):
+        recording = record(job.configuration, graph, job.seed, job.folder, on_progress=on_task)
+        auxiliaries: dict[Detector, Recording] = {}
+        for auxiliary in (one.detector.requires.auxiliary for one in job.candidates):
+            if auxiliary is not None and auxiliary not in auxiliaries:
+                beside = replace(job, configuration=replace(job.configuration, detector=auxiliary))
+                trained = record(beside.configuration, graph, job.seed, beside.folder, on_progress=on_task)
+                auxiliaries[auxiliary] = trained
+        replayed = replay_all(recording, graph, [one.detector for one in job.candidates], auxiliaries)
+    about = {
+        "fingerprint": graph_fingerprint,
+        "configuration": recording.identity["configuration"],
+        "numerics_version": NUMERICS_VERSION,
+        "evergraph": __version__,
+    }
+    found = []
+    for one, decided in zip(job.candidates, replayed, strict=True):
+        needed = [
+            recording,
+            *(trained for loss, trained in auxiliaries.items() if loss == one.detector.requires.auxiliary),
+        ]
+        metrics, tasks = _metrics(recording, graph, decided)
+        metrics["seconds_training"] = sum(each.training_seconds(one.detector) for each in needed)
+        ordered = {name: metrics[name] for name in METRICS}
+        found.append(
+            CandidateResult(job.graph, one.name, job.seed, ordered, tasks, {**about, "settings": one.settings})
+        )
+    return found
 
 
-def _number(value: float | None) -> float:
-    return math.nan if value is None else value
+def _metrics(
+    recording: Recording, graph: EvolvingGraph, decided: Sequence[ReplayedTask]
+) -> tuple[dict[str, float], tuple[dict[str, Any], ...]]:
+    """Return all metrics of a detector except the seconds of training, and the rows of its tasks."""
+    tasks: list[dict[str, Any]] = []
+    scores, unseens = [], []
+    for one in decided:
+        task = recording.task(graph, one.decisions.time)
+        row = evaluate(task, one.decisions).as_dict()
+        tasks.append({"time": graph.axis.value(task.time), **row, "seconds": one.seconds})
+        truth, known = task.truth, set(one.decisions.known)
+        labelled = np.array([name is not None for name in truth], bool)
+        scores.append(one.decisions.score[labelled])
+        unseens.append(np.array([name not in known for name in truth[labelled]], bool))
+    score, unseen = np.concatenate(scores), np.concatenate(unseens)
+    results = Results.of({0: tasks})
+    metrics = {
+        "auroc": auroc(score, unseen),
+        "aupr": aupr(score, unseen),
+        "fpr95": fpr_at_95(score, unseen),
+        "oracle_mcc": oracle_mcc(score, unseen),
+        "seconds_detector": sum(one.seconds for one in decided),
+    }
+    return metrics | {name: float(results.per_seed(column)[0]) for name, column in _OF_TASKS.items()}, tuple(tasks)
+
+
+def _store(out: Path, results: Sequence[CandidateResult]) -> None:
+    """Add lines to the results of earlier commands; lines of the same detectors and trainings are replaced."""
+    path = out / RESULTS
+    with disk_errors(path, "the results could not be written"), only_one(out / f".{RESULTS}.lock"):
+        lines = _read_lines(path)
+        for line in (one.as_dict() for one in results):
+            lines[_key(line)] = json.dumps(line, ensure_ascii=False, allow_nan=False).encode()
+        write_atomic(path, b"".join(line + b"\n" for line in lines.values()))
+
+
+def _read_lines(path: Path) -> dict[str, bytes]:
+    """Return the lines of a file by their keys; other lines are kept as they are."""
+    found = {}
+    for number, line in enumerate(path.read_bytes().splitlines() if path.exists() else [], start=1):
+        try:
+            key = _key(json.loads(line))
+        except (ValueError, LookupError, TypeError):
+            log.warning("%s, line %d: this is not a result of a comparison; it is ignored.", path, number)
+            key = f"line {number}"
+        found[key] = line
+    return found
+
+
+def _key(line: Mapping[str, Any]) -> str:
+    return json.dumps([line[name] for name in _IDENTITY], sort_keys=True)

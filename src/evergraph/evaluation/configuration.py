@@ -1,28 +1,29 @@
-"""What one run does: a model, a detector, and how they learn; everything but the graph and the seeds."""
+"""The configuration of a run: model, detector and learning settings; and helpers that describe and compare settings."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from evergraph.detect import Detector
 from evergraph.errors import InputError
-from evergraph.evaluation.results import flat
-from evergraph.graph.evolving import EvolvingGraph, TextMode
-from evergraph.graph.times import TimeAxis
-from evergraph.learning.learner import LifelongLearner, Restart
-from evergraph.learning.task import History, Mode, Task, tasks
 from evergraph.names import DEFAULT_DETECTOR, DEFAULT_MODEL, build_detector, build_model, described
-from evergraph.nn import Model
 
-__all__ = ["Configuration"]
+if TYPE_CHECKING:
+    from evergraph.detect import Detector
+    from evergraph.graph.evolving import EvolvingGraph, TextMode
+    from evergraph.graph.times import TimeAxis
+    from evergraph.learning.learner import LifelongLearner, Restart
+    from evergraph.learning.task import History, Mode, Task
+    from evergraph.nn import Model
+
+__all__ = ["Configuration", "differences", "flat", "seed_ranges"]
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """All settings of a run.
+    """All settings of a run except the graph and the seeds.
 
     Parameters
     ----------
@@ -34,6 +35,7 @@ class Configuration:
     Examples
     --------
     >>> from evergraph.detect import DOC
+    >>> from evergraph.graph.times import TimeAxis
     >>> from evergraph.nn import GraphSAGE
     >>> configuration = Configuration(GraphSAGE(hidden=16), DOC(0.6), history=3)
     >>> configuration.described(TimeAxis())["detector"]
@@ -53,17 +55,24 @@ class Configuration:
     text: TextMode = "past"
 
     def __post_init__(self) -> None:
+        from evergraph.detect import Detector
+        from evergraph.nn import Model
+
         for value, kind, home in ((self.model, Model, "nn"), (self.detector, Detector, "detect")):
             if not isinstance(value, kind):
-                raise InputError(f"{value!r} is no {kind.__name__.lower()}", fix=f"give one of evergraph.{home}")
-        self.learner(seed=0)  # which looks at its settings
+                raise InputError(f"{value!r} is not a {kind.__name__.lower()}", fix=f"pass one from evergraph.{home}")
+        self.learner(seed=0)  # checks the other settings
 
     def tasks(self, graph: EvolvingGraph) -> Iterator[Task]:
-        """The tasks of a graph."""
+        """Return the tasks of a graph."""
+        from evergraph.learning.task import tasks
+
         return tasks(graph, self.history, first=self.first, label_rate=self.label_rate, mode=self.mode)
 
     def learner(self, seed: int) -> LifelongLearner:
-        """A learner that has not learnt anything yet."""
+        """Return an untrained learner."""
+        from evergraph.learning.learner import LifelongLearner
+
         return LifelongLearner(
             self.model,
             self.detector,
@@ -76,10 +85,58 @@ class Configuration:
         )
 
     def described(self, axis: TimeAxis) -> dict[str, Any]:
-        """All settings with their values, defaults too, fit for JSON; times as the axis writes them."""
+        """Return all settings as a dict for JSON, defaults included; periods as the time axis writes them."""
         found = {entry.name: described(getattr(self, entry.name)) for entry in fields(self)}
         found["first"] = None if self.first is None else axis.value(axis.period(self.first))
         for name, value in flat(found).items():
             if isinstance(value, float) and not math.isfinite(value):
-                raise InputError(f"{name} is {value}", fix="give a finite number, or leave it out")
+                raise InputError(f"{name} is {value}", fix="pass a finite number, or leave it out")
         return found
+
+
+def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Flatten nested settings, with names like ``model.hidden``."""
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        found |= flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
+    return found
+
+
+def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
+    """Describe which settings differ between a stored configuration and the current one.
+
+    Examples
+    --------
+    >>> differences({"model": {"name": "sage", "hidden": 32}}, {"model": {"name": "sage", "hidden": 16}})
+    'model.hidden is 32 there and 16 here'
+    """
+    old, new = flat(there), flat(here)
+    changed = [name for name in dict.fromkeys([*new, *old]) if old.get(name) != new.get(name)]
+    for part in ("model", "detector"):
+        if f"{part}.name" in changed:  # a different model has different settings anyway
+            changed = [name for name in changed if not name.startswith(f"{part}.") or name == f"{part}.name"]
+    return ", ".join(
+        f"{name.removesuffix('.name')} is {_word(old.get(name))} there and {_word(new.get(name))} here"
+        for name in changed
+    )
+
+
+def _word(value: object) -> str:
+    return "not set" if value is None else str(value)
+
+
+def seed_ranges(seeds: Iterable[int]) -> str:
+    """Return seeds as the option ``--seeds`` takes them.
+
+    Examples
+    --------
+    >>> seed_ranges([0, 1, 2, 7])
+    '0-2,7'
+    """
+    runs: list[list[int]] = []
+    for seed in sorted(seeds):
+        if runs and seed == runs[-1][-1] + 1:
+            runs[-1].append(seed)
+        else:
+            runs.append([seed])
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

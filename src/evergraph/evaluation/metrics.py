@@ -1,4 +1,4 @@
-"""How good decisions are: accuracy and F1, detection of unseen classes, forward transfer, and intervals."""
+"""Metrics of decisions: accuracy and F1, detection of unseen classes, forward transfer, confidence intervals."""
 
 from __future__ import annotations
 
@@ -40,53 +40,52 @@ __all__ = [
 
 
 def accuracy(truth: ArrayLike, predicted: ArrayLike) -> float:
-    """Share of vertices whose class is predicted right; NaN for no vertices.
+    """Share of vertices whose class is predicted correctly; NaN for no vertices.
 
     Examples
     --------
     >>> accuracy(["KDD", "ICML", "KDD", "WWW"], ["KDD", "ICML", "ICML", "KDD"])
     0.5
     """
-    true, said = _names(truth), _names(predicted)
-    _check_aligned(true, said)
-    return float(np.mean(true == said)) if true.size else math.nan
+    true, best = _names(truth), _names(predicted)
+    _check_aligned(true, best)
+    return float(np.mean(true == best)) if true.size else math.nan
 
 
 def macro_f1(truth: ArrayLike, predicted: ArrayLike) -> float:
-    """Mean F1 of the classes that occur in the truth or among the predictions; NaN for no vertices.
+    """Mean F1 of the classes that occur in the truth or in the predictions; NaN for no vertices.
 
     Examples
     --------
     >>> macro_f1(["KDD", "KDD", "ICML"], ["KDD", "KDD", "WWW"])  # F1 of 1, 0 and 0
     0.3333333333333333
     """
-    true, said = _names(truth), _names(predicted)
-    _check_aligned(true, said)
+    true, best = _names(truth), _names(predicted)
+    _check_aligned(true, best)
     if not true.size:
         return math.nan
-    # Rows by first occurrence, not by alphabet: other names for the same classes give the same sum to the last bit.
-    row_of = {name: row for row, name in enumerate(dict.fromkeys([*true, *said]))}
-    rows = np.array([[row_of[name] for name in side] for side in (true, said)])
+    # Rows by first occurrence, not by alphabet: renaming the classes does not change the sum in the last bit.
+    row_of = {name: row for row, name in enumerate(dict.fromkeys([*true, *best]))}
+    rows = np.array([[row_of[name] for name in side] for side in (true, best)])
     occurs = np.bincount(rows.ravel())  # never 0: every row occurs on one of the sides
     hits = np.bincount(rows[0, rows[0] == rows[1]], minlength=len(row_of))
     return float(np.mean(2 * hits / occurs))
 
 
 def open_macro_f1(truth: ArrayLike, decided: ArrayLike, unseen: ArrayLike) -> float:
-    """Macro F1 with one more class, `UNSEEN`: its vertices are those of ``unseen``, its predictions the rejections.
+    """Macro-F1 of the decisions, with "unseen" as one more class (Open-F1).
 
-    As in `macro_f1`, the class counts only where it occurs. It scores 0 where vertices are rejected but none is
-    unseen, or the other way round. Where nobody is unseen and nothing rejected it is left out: the figure is then
-    the plain macro F1, and one single rejection costs much.
+    As in `macro_f1`, a class counts only where it occurs. If no vertex is unseen, a single flagged vertex adds a class
+    with an F1 of 0; if none is flagged either, the result is the plain macro-F1.
 
     Parameters
     ----------
     truth
-        Class name by vertex, also of those whose class is unseen.
+        Class name of each vertex, also if that class is unseen.
     decided
-        Class name by vertex, `UNSEEN` where rejected.
+        Decided class name of each vertex, `UNSEEN` where it is flagged.
     unseen
-        Whether the class of the vertex is unseen.
+        Whether the class of each vertex is unseen.
 
     Examples
     --------
@@ -96,9 +95,9 @@ def open_macro_f1(truth: ArrayLike, decided: ArrayLike, unseen: ArrayLike) -> fl
     >>> round(open_macro_f1(truth[:3], ["KDD", "KDD", "unseen"], unseen=[False] * 3), 3)  # F1 of .8 and 0
     0.4
     """
-    true, said, new = _names(truth), _names(decided), _mask(unseen)
-    _check_aligned(true, said, new)
-    return macro_f1(np.where(new, UNSEEN, true), said)
+    true, chosen, new = _names(truth), _names(decided), _mask(unseen)
+    _check_aligned(true, chosen, new)
+    return macro_f1(np.where(new, UNSEEN, true), chosen)
 
 
 # --- detection of unseen classes -------------------------------------------------------------------------------------
@@ -106,11 +105,11 @@ def open_macro_f1(truth: ArrayLike, decided: ArrayLike, unseen: ArrayLike) -> fl
 
 @dataclass(frozen=True)
 class Confusion:
-    """Counts of vertices, which add up over tasks: unseen are positive, and flagged ones are taken to be unseen.
+    """Counts of flagged against truly unseen vertices; positive means unseen. Counts of several tasks can be added.
 
     Examples
     --------
-    >>> first = Confusion.of(rejected=[True, True, False], unseen=[True, False, False])
+    >>> first = Confusion.of(flagged=[True, True, False], unseen=[True, False, False])
     >>> first
     Confusion(tp=1, tn=1, fp=1, fn=0)
     >>> first.mcc, first.false_alarm_rate, first + Confusion(tn=5)
@@ -123,9 +122,9 @@ class Confusion:
     fn: int = 0
 
     @classmethod
-    def of(cls, rejected: ArrayLike, unseen: ArrayLike) -> Confusion:
-        """Counts over vertices, from a mask of the rejected and a mask of the unseen ones."""
-        said, true = _mask(rejected), _mask(unseen)
+    def of(cls, flagged: ArrayLike, unseen: ArrayLike) -> Confusion:
+        """Count from two boolean masks over vertices."""
+        said, true = _mask(flagged), _mask(unseen)
         _check_aligned(said, true)
         return cls(*(int(np.sum(both)) for both in (said & true, ~said & ~true, said & ~true, ~said & true)))
 
@@ -134,110 +133,92 @@ class Confusion:
 
     @property
     def mcc(self) -> float:
-        """Matthews correlation coefficient: 1 is right, -1 is the reverse; 0 where one side has but one kind."""
+        """Matthews correlation coefficient, from -1 to 1; 0 if all or no vertices are flagged, or unseen."""
         below = (self.tp + self.fp) * (self.tp + self.fn) * (self.tn + self.fp) * (self.tn + self.fn)
         return (self.tp * self.tn - self.fp * self.fn) / math.sqrt(below) if below else 0.0
 
     def share(self, part: int) -> float:
-        """A part of all vertices; NaN where there are none."""
+        """Share of all vertices; NaN if there are none."""
         total = self.tp + self.tn + self.fp + self.fn
         return part / total if total else math.nan
 
     @property
     def false_alarm_rate(self) -> float:
-        """Share of the known vertices that is rejected; NaN where none is known."""
+        """Share of the vertices of known classes that is flagged; NaN if there are none."""
         known = self.fp + self.tn
         return self.fp / known if known else math.nan
 
 
-@dataclass(frozen=True, eq=False)
-class _Sweep:
-    """True and false positives at each threshold, from rejecting nothing (0, 0) to rejecting all."""
-
-    tp: NDArray[np.int64]
-    fp: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, score: ArrayLike, positive: ArrayLike) -> _Sweep:
-        values, true = _numbers(score), _mask(positive)
-        _check_aligned(values, true)
-        order = np.argsort(-values, kind="stable")
-        values, true = values[order], true[order]
-        # No threshold comes between equal scores: only the last of them is a cut.
-        last = np.append(values[1:] != values[:-1], True)[: len(values)]
-        tp, fp = (np.append(0, np.cumsum(kind)[last]).astype(np.int64) for kind in (true, ~true))
-        return cls(tp, fp)
-
-    @property
-    def positives(self) -> int:
-        return int(self.tp[-1])
-
-    @property
-    def negatives(self) -> int:
-        return int(self.fp[-1])
-
-    def __bool__(self) -> bool:
-        return self.positives > 0 and self.negatives > 0
+def _sweep(score: ArrayLike, positive: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64], int, int]:
+    """Return true and false positives at each threshold, from flagging none (0, 0) to all, and their totals."""
+    values, true = _numbers(score), _mask(positive)
+    _check_aligned(values, true)
+    order = np.argsort(-values, kind="stable")
+    values, true = values[order], true[order]
+    # A threshold cannot separate equal scores: only the last of them is a cut.
+    last = np.append(values[1:] != values[:-1], True)[: len(values)]
+    tp, fp = (np.append(0, np.cumsum(kind)[last]).astype(np.int64) for kind in (true, ~true))
+    return tp, fp, int(tp[-1]), int(fp[-1])
 
 
 def auroc(score: ArrayLike, positive: ArrayLike) -> float:
-    """Chance that a positive vertex scores higher than a negative one, a tie counted as half.
+    """Probability that a positive vertex scores higher than a negative one; a tie counts as half.
 
     Parameters
     ----------
     score
-        Score by vertex, higher for the positive ones: for a detector, higher is more unseen.
+        Score of each vertex; higher means more likely positive (for a detector: unseen).
     positive
-        Whether the vertex is positive. Without positives, or without negatives, the figure is NaN.
+        Whether each vertex is positive. The result is NaN without positives or without negatives.
 
     Examples
     --------
     >>> auroc([0.1, 0.4, 0.4, 0.9], [False, False, True, True])
     0.875
     """
-    sweep = _Sweep.of(score, positive)
-    if not sweep:
+    tp, fp, positives, negatives = _sweep(score, positive)
+    if not positives or not negatives:
         return math.nan
-    # In whole numbers as long as possible: twice the area below the steps.
-    doubled = np.sum(np.diff(sweep.fp) * (sweep.tp[1:] + sweep.tp[:-1]))
-    return float(doubled / (2 * sweep.positives * sweep.negatives))
+    # Twice the area below the steps, in whole numbers: exact up to the division.
+    doubled = np.sum(np.diff(fp) * (tp[1:] + tp[:-1]))
+    return float(doubled / (2 * positives * negatives))
 
 
 def aupr(score: ArrayLike, positive: ArrayLike) -> float:
-    """Average precision: the precision at each threshold, weighed by the recall that the threshold adds.
+    """Average precision: the precision at each threshold, weighted by the recall that it adds.
 
     Examples
     --------
     >>> aupr([0.1, 0.4, 0.8, 0.9], [False, True, False, True])  # precision 1 and then 2/3
     0.8333333333333333
     """
-    sweep = _Sweep.of(score, positive)
-    if not sweep:
+    tp, fp, positives, negatives = _sweep(score, positive)
+    if not positives or not negatives:
         return math.nan
-    precision = sweep.tp[1:] / (sweep.tp[1:] + sweep.fp[1:])
-    return float(np.sum(np.diff(sweep.tp) * precision) / sweep.positives)
+    precision = tp[1:] / (tp[1:] + fp[1:])
+    return float(np.sum(np.diff(tp) * precision) / positives)
 
 
 def fpr_at_95(score: ArrayLike, positive: ArrayLike) -> float:
-    """Smallest share of negatives above a threshold that has at least 95 % of the positives above it.
+    """False positive rate at the highest threshold that finds at least 95 % of the positives.
 
     Examples
     --------
     >>> fpr_at_95([0.1, 0.4, 0.8, 0.9], [False, True, False, True])
     0.5
     """
-    sweep = _Sweep.of(score, positive)
-    if not sweep:
+    tp, fp, positives, negatives = _sweep(score, positive)
+    if not positives or not negatives:
         return math.nan
-    enough = 20 * sweep.tp >= 19 * sweep.positives  # 95 %, without rounding
-    return float(sweep.fp[np.argmax(enough)] / sweep.negatives)
+    enough = 20 * tp >= 19 * positives  # 95 %, without rounding
+    return float(fp[np.argmax(enough)] / negatives)
 
 
 def oracle_mcc(score: ArrayLike, positive: ArrayLike) -> float:
-    """Largest MCC of rejecting all vertices from some threshold on: what the scores allow, not what was decided.
+    """Return the largest MCC that any threshold on the scores reaches.
 
-    The threshold is chosen by the truth, so no detector can be trusted to reach this. Rejecting nothing has an MCC
-    of 0, so it is never below 0; without positives, or without negatives, it is 0.
+    The threshold is chosen with the truth, so this is an upper bound, not a result. It is never below 0, the MCC of
+    flagging nothing; without positives or without negatives it is 0.
 
     Examples
     --------
@@ -246,14 +227,14 @@ def oracle_mcc(score: ArrayLike, positive: ArrayLike) -> float:
     >>> oracle_mcc([0.9, 0.1], [False, True])
     0.0
     """
-    sweep = _Sweep.of(score, positive)
-    if len(sweep.tp) < 3 or not sweep:
+    counts, other, positives, negatives = _sweep(score, positive)
+    if len(counts) < 3 or not positives or not negatives:
         return 0.0
-    # The first and the last cut, nothing or all rejected, have an MCC of 0 by definition. Floats do not overflow.
-    tp, fp = sweep.tp[1:-1].astype(np.float64), sweep.fp[1:-1].astype(np.float64)
-    rejected, all_ = tp + fp, sweep.positives + sweep.negatives
-    below = np.sqrt((sweep.positives * rejected) * (sweep.negatives * (all_ - rejected)))
-    return max(0.0, float(np.max((tp * sweep.negatives - fp * sweep.positives) / below)))
+    # The first and the last cut, nothing or all flagged, have an MCC of 0 by definition. Floats do not overflow.
+    tp, fp = counts[1:-1].astype(np.float64), other[1:-1].astype(np.float64)
+    flagged = tp + fp
+    below = np.sqrt((positives * flagged) * (negatives * (positives + negatives - flagged)))
+    return max(0.0, float(np.max((tp * negatives - fp * positives) / below)))
 
 
 # --- all figures of a task -------------------------------------------------------------------------------------------
@@ -261,29 +242,28 @@ def oracle_mcc(score: ArrayLike, positive: ArrayLike) -> float:
 
 @dataclass(frozen=True)
 class TaskScores:
-    """The figures of one task over its labelled test vertices; NaN where a figure is undefined.
+    """All metrics of one task over its labelled test vertices; NaN where a metric is undefined.
 
-    A vertex can be unseen in two ways: its class is unknown to the learner, or its class was never before in the graph.
-    They differ where labels are missing or old ones were forgotten. Figures are of the former unless named otherwise.
+    A vertex can be unseen in two ways: the learner does not know its class, or no earlier vertex of the graph has it
+    (``never_before``). The two differ where labels are missing or the history is short. Metrics refer to the former
+    unless their names say ``never_before``.
 
     Parameters
     ----------
     vertices
         Number of labelled test vertices.
     accuracy
-        Of the best known class over all vertices; for a vertex of an unseen class it cannot be right.
+        Accuracy of the most likely known class; always wrong for a vertex of an unseen class.
     id_accuracy
-        The same over the vertices whose class the learner knows.
-    macro_f1
-        Of the best known class over all vertices.
-    open_f1
-        Macro F1 of the decisions, `UNSEEN` among them: see `open_macro_f1`.
+        Accuracy on the vertices of known classes.
+    macro_f1, open_f1
+        `macro_f1` of the most likely known class, and `open_macro_f1` of the decisions.
     rejected
-        Share of the vertices that is rejected.
+        Share of the vertices that is flagged as unseen.
     confusion, auroc, aupr, fpr95, oracle_mcc
-        Rejection and score against the classes that the learner does not know.
+        Flagged vertices and scores against unseen classes.
     confusion_never_before, auroc_never_before, open_f1_never_before
-        The same against the classes that were never before in the graph.
+        The same against classes that never occurred before in the graph.
 
     Examples
     --------
@@ -310,7 +290,7 @@ class TaskScores:
     open_f1_never_before: float
 
     def as_dict(self) -> dict[str, int | float | None]:
-        """Flat and fit for JSON: None for NaN, and each confusion as ``tp``, ``tn``, ``fp``, ``fn`` with its suffix."""
+        """Return a flat dict for JSON: None for NaN, and each confusion as ``tp``, ``tn``, ``fp`` and ``fn``."""
         flat: dict[str, int | float | None] = {}
         for name, value in vars(self).items():
             if isinstance(value, Confusion):
@@ -321,7 +301,7 @@ class TaskScores:
 
     @classmethod
     def from_dict(cls, flat: Mapping[str, Any]) -> TaskScores:
-        """The inverse of `as_dict`; other keys are passed over, so a row of a larger table will do."""
+        """Read what `as_dict` returns; other keys are ignored."""
         values: dict[str, Any] = {}
         try:
             for name in (field.name for field in fields(cls)):
@@ -331,7 +311,7 @@ class TaskScores:
                 else:
                     values[name] = math.nan if flat[name] is None else flat[name]
         except KeyError as key:
-            raise InputError(f"the scores of a task lack {key}", fix="pass all that as_dict gave") from None
+            raise InputError(f"the scores of a task lack {key}", fix="pass everything that as_dict returned") from None
         return cls(**values)
 
 
@@ -343,22 +323,22 @@ def score_task(
     unseen: ArrayLike,
     never_before: ArrayLike,
 ) -> TaskScores:
-    """All figures of one task, from arrays over its labelled test vertices (none at all will do).
+    """Compute all metrics of one task from arrays over its labelled test vertices, which may be empty.
 
     Parameters
     ----------
     truth
-        Class name by vertex.
+        Class name of each vertex.
     argmax
-        Name of the best known class, before any rejection.
+        Most likely known class of each vertex.
     decided
-        Name of the class decided on, `UNSEEN` where rejected.
+        Decided class of each vertex, `UNSEEN` where it is flagged.
     score
-        Higher is more unseen.
+        Score of each vertex; higher means more likely unseen.
     unseen
-        Whether the learner does not know the class.
+        Whether the learner does not know the class of each vertex.
     never_before
-        Whether the class was never before in the graph.
+        Whether the class of each vertex never occurred before in the graph.
 
     Examples
     --------
@@ -373,41 +353,40 @@ def score_task(
     >>> scores.id_accuracy, scores.auroc, scores.confusion, scores.auroc_never_before
     (0.5, 1.0, Confusion(tp=1, tn=1, fp=1, fn=0), nan)
     """
-    true, best, said = _names(truth), _names(argmax), _names(decided)
+    true, best, chosen = _names(truth), _names(argmax), _names(decided)
     values, new, never = _numbers(score), _mask(unseen), _mask(never_before)
-    _check_aligned(true, best, said, values, new, never)
-    rejected = np.equal(said, UNSEEN).astype(np.bool_)
+    _check_aligned(true, best, chosen, values, new, never)
+    flagged = np.equal(chosen, UNSEEN).astype(np.bool_)
     return TaskScores(
         vertices=len(true),
         accuracy=accuracy(true, best),
         id_accuracy=accuracy(true[~new], best[~new]),
         macro_f1=macro_f1(true, best),
-        open_f1=open_macro_f1(true, said, new),
-        rejected=float(rejected.mean()) if len(true) else math.nan,
-        confusion=Confusion.of(rejected, new),
+        open_f1=open_macro_f1(true, chosen, new),
+        rejected=float(flagged.mean()) if len(true) else math.nan,
+        confusion=Confusion.of(flagged, new),
         auroc=auroc(values, new),
         aupr=aupr(values, new),
         fpr95=fpr_at_95(values, new),
         oracle_mcc=oracle_mcc(values, new),
-        confusion_never_before=Confusion.of(rejected, never),
+        confusion_never_before=Confusion.of(flagged, never),
         auroc_never_before=auroc(values, never),
-        open_f1_never_before=open_macro_f1(true, said, never),
+        open_f1_never_before=open_macro_f1(true, chosen, never),
     )
 
 
 def evaluate(task: Task, decisions: Decisions) -> TaskScores:
-    """Score decisions against the truth; vertices without a label are left out.
+    """Compute all metrics of a task's decisions; vertices without a label are left out.
 
-    Two truths are told apart. A class is *unseen by the learner* if it was never among the labels it learnt from,
-    which depends on its history and on which labels were released. It is *never before in the graph* if no vertex had
-    it at an earlier time.
+    A class counts as unseen if it was never among the labels that the learner trained on, which depends on the history
+    and on the released labels. It counts as ``never_before`` if no vertex of an earlier period has it.
     """
     truth = task.truth
     if decisions.time != task.time or len(truth) != len(decisions):
         raise InputError(
-            f"the decisions are of {len(decisions):,} vertices at {task.graph.axis.label(decisions.time)}, the task is "
-            f"of {len(truth):,} at {task.graph.axis.label(task.time)}",
-            fix="score decisions with the task that they answer",
+            f"the decisions are on {len(decisions):,} vertices of {task.graph.axis.label(decisions.time)}, but the "
+            f"task has {len(truth):,} of {task.graph.axis.label(task.time)}",
+            fix="pass the decisions of this task",
         )
     labelled = np.array([name is not None for name in truth], bool)
     truth = truth[labelled]
@@ -426,15 +405,13 @@ def evaluate(task: Task, decisions: Decisions) -> TaskScores:
 
 
 def forward_transfer(warm: ArrayLike, cold: ArrayLike) -> float:
-    """Mean gain in accuracy of warm over cold starts, from the second task on; NaN with fewer than two tasks.
-
-    The first task is dropped: nothing was learned before it that could be kept.
+    """Mean gain in accuracy of warm over cold restarts, from the second task on; NaN with fewer than two tasks.
 
     Parameters
     ----------
     warm, cold
-        Accuracy by seed (row) and task (column). Both have the same tasks; the numbers of seeds may differ, since each
-        task is averaged over seeds first. NaN is left out, as is a task that has nothing else on one of the sides.
+        Accuracy by seed (row) and task (column), with the same tasks. The numbers of seeds may differ: each task is
+        averaged over the seeds first, without NaN.
 
     Examples
     --------
@@ -444,8 +421,8 @@ def forward_transfer(warm: ArrayLike, cold: ArrayLike) -> float:
     kept, fresh = np.asarray(warm, np.float64), np.asarray(cold, np.float64)
     if kept.ndim != 2 or fresh.ndim != 2 or kept.shape[1] != fresh.shape[1]:
         raise InputError(
-            f"accuracies of warm and cold starts have shapes {kept.shape} and {fresh.shape}",
-            fix="pass one row a seed and one column a task, with the same tasks in both",
+            f"the accuracies with warm and cold restarts have shapes {kept.shape} and {fresh.shape}",
+            fix="pass one row per seed and one column per task, with the same tasks in both",
         )
     if kept.shape[1] < 2:
         return math.nan
@@ -454,14 +431,7 @@ def forward_transfer(warm: ArrayLike, cold: ArrayLike) -> float:
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean, the half width of its 95 % interval, and the number of values; NaN where there are too few.
-
-    Examples
-    --------
-    >>> found = Interval(mean=0.5, half=0.25, n=3)
-    >>> found.low, found.high
-    (0.25, 0.75)
-    """
+    """A mean, half the width of its 95 % confidence interval, and the number of values; NaN for too few values."""
 
     mean: float
     half: float
@@ -469,20 +439,17 @@ class Interval:
 
     @property
     def low(self) -> float:
-        """Lower end."""
+        """Lower end of the interval."""
         return self.mean - self.half
 
     @property
     def high(self) -> float:
-        """Upper end."""
+        """Upper end of the interval."""
         return self.mean + self.half
 
 
 def over_seeds(values: ArrayLike) -> Interval:
-    """Mean over seeds, with the interval of Student's t for it.
-
-    It tells how far the mean may be off by the chance of the seeds; the graph and its tasks are taken as given. NaN is
-    left out.
+    """Mean over seeds with Student's 95 % interval, which covers the randomness of the seeds; NaN is left out.
 
     Examples
     --------
@@ -499,12 +466,10 @@ def over_seeds(values: ArrayLike) -> Interval:
 
 
 def pooled(values: ArrayLike) -> Interval:
-    """Mean over all tasks of all seeds, with the paper's interval: 1.96 standard errors over the pooled values.
+    """Mean over all tasks of all seeds (rows: seeds, columns: tasks) with the paper's interval; NaN is left out.
 
-    The values have a row for each seed and a column for each task; NaN is left out.
-    It is no interval of the mean over seeds. The spread that it measures is mostly that between tasks,
-    which are the same in each seed, and the tasks of one seed are counted as if they were so many independent runs.
-    It may be too wide or too narrow; use `over_seeds`, and this one to compare with the paper's tables.
+    The interval is 1.96 standard errors of the pooled values. It mostly measures how tasks differ and treats the tasks
+    of one seed as independent runs. Use `over_seeds` instead, except to compare with the paper's tables.
 
     Examples
     --------
@@ -518,8 +483,8 @@ def pooled(values: ArrayLike) -> Interval:
 def _known(values: ArrayLike, axes: int) -> NDArray[np.float64]:
     array = np.asarray(values, np.float64)
     if array.ndim != axes:
-        wanted = "one value a seed" if axes == 1 else "one row a seed and one column a task"
-        raise InputError(f"values of shape {array.shape} were given, not {wanted}", fix=f"pass {wanted}")
+        wanted = "one value per seed" if axes == 1 else "one row per seed and one column per task"
+        raise InputError(f"the values have shape {array.shape}", fix=f"pass {wanted}")
     return array[~np.isnan(array)]
 
 
@@ -530,7 +495,7 @@ def _interval(known: NDArray[np.float64], quantile: float) -> Interval:
 
 
 def mean_known(values: NDArray[np.float64], axis: int | None = None) -> NDArray[np.float64]:
-    """Mean without NaN; NaN where nothing is left (``np.nanmean`` would warn)."""
+    """Mean without NaN; NaN if nothing is left, without the warning of ``np.nanmean``."""
     known = ~np.isnan(values)
     count = known.sum(axis)
     total = np.where(known, values, 0.0).sum(axis)
@@ -538,7 +503,7 @@ def mean_known(values: NDArray[np.float64], axis: int | None = None) -> NDArray[
 
 
 def or_none(value: float) -> float | None:
-    """None for NaN, which JSON has no word for."""
+    """Return None for NaN, which JSON cannot represent."""
     return None if math.isnan(value) else value
 
 
@@ -546,36 +511,35 @@ def or_none(value: float) -> float | None:
 
 
 def _names(values: ArrayLike) -> NDArray[np.object_]:
-    """Class names; rows of a model's output are refused, since compared with names they would all be wrong."""
+    """Check that all values are class names: rows or codes would silently never match."""
     array = np.asarray(values, dtype=object)
     for value in array.flat:
         if not isinstance(value, str):
             raise InputError(
                 f"{value!r} is not a class name",
-                fix="pass the names of labelled vertices, as strings, not rows or codes",
+                fix="pass the class names of labelled vertices as strings, not rows or codes",
             )
     return array
 
 
 def _mask(values: ArrayLike) -> NDArray[np.bool_]:
-    """Booleans; numbers are refused, since a list of positions would pass for a mask."""
+    """Check that all values are booleans: a list of positions is not a mask."""
     array = np.asarray(values)
     if array.size and array.dtype != np.bool_:
-        raise InputError(f"a mask must be of booleans, not {array.dtype}", fix="pass True or False for each vertex")
+        raise InputError(f"a mask has type {array.dtype}, not boolean", fix="pass True or False for each vertex")
     return array.astype(np.bool_)
 
 
 def _numbers(values: ArrayLike) -> NDArray[np.float64]:
-    """Scores of vertices, none of them NaN: no threshold can be compared with NaN."""
+    """Check that no score is NaN: it would be neither above nor below a threshold."""
     array = np.asarray(values, np.float64)
     if missing := int(np.isnan(array).sum()):
-        raise InputError(f"{missing} of {array.size} scores are NaN", fix="look at the detector that made the scores")
+        raise InputError(f"{missing} of {array.size} scores are NaN", fix="check the detector that computed the scores")
     return array
 
 
 def _check_aligned(*arrays: NDArray[Any]) -> None:
-    """Assert that the arrays tell of the same vertices."""
     shapes = [array.shape for array in arrays]
     if len(shapes[0]) != 1 or len(set(shapes)) > 1:
-        told = ", ".join(map(str, shapes))
-        raise InputError(f"arrays over vertices have shapes {told}", fix="pass one value for each vertex in each array")
+        listed = ", ".join(map(str, shapes))
+        raise InputError(f"the arrays have shapes {listed}", fix="pass one value per vertex in each array")

@@ -1,4 +1,4 @@
-"""Work shared out among processes, which do not outlive the one that started them."""
+"""Run work on several processes, and load each graph once per process."""
 
 from __future__ import annotations
 
@@ -10,12 +10,17 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from functools import lru_cache
 from multiprocessing import get_context, parent_process
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from evergraph.errors import EvergraphError
 
-__all__ = ["InProcess", "completed", "executor_for", "threads_each"]
+if TYPE_CHECKING:
+    from evergraph.graph.evolving import EvolvingGraph
+
+__all__ = ["InProcess", "completed", "executor_for", "graph_of", "name_of", "threads_each"]
 
 _Item = TypeVar("_Item")
 _Found = TypeVar("_Found")
@@ -23,10 +28,10 @@ _Found = TypeVar("_Found")
 
 @contextlib.contextmanager
 def executor_for(given: Executor | None, jobs: int) -> Iterator[Executor]:
-    """An executor for some jobs: the given one, which is left running; this process; or several processes.
+    """Return an executor: the given one, which is left running; this process; or new processes.
 
-    Our own processes are ended on the way out: at once after an error or an interrupt. One that was ended from outside
-    is an `EvergraphError`.
+    New processes end with the block, immediately after an error or an interrupt. If one of them is killed, an
+    `EvergraphError` is raised.
 
     Examples
     --------
@@ -42,10 +47,10 @@ def executor_for(given: Executor | None, jobs: int) -> Iterator[Executor]:
         yield pool
     except BrokenProcessPool as error:
         raise EvergraphError(
-            "one of the processes was ended from outside, perhaps for want of memory. What was finished is not lost: "
-            "run the same command again, with fewer processes (--jobs) if need be."
+            "one of the processes was killed, perhaps because memory ran out. Finished results are not lost: run the "
+            "same command again, with fewer processes (--jobs) if needed."
         ) from error
-    except BaseException:  # an interrupt, too, should not wait for what takes minutes
+    except BaseException:  # also an interrupt: do not wait for work that takes minutes
         for process in list((getattr(pool, "_processes", None) or {}).values()):
             process.terminate()
         raise
@@ -54,34 +59,34 @@ def executor_for(given: Executor | None, jobs: int) -> Iterator[Executor]:
 
 
 def completed(
-    items: Iterable[_Item], submit: Callable[[_Item], Future[_Found]], at_hand: int
+    items: Iterable[_Item], submit: Callable[[_Item], Future[_Found]], at_once: int
 ) -> Generator[tuple[_Item, _Found], None, None]:
-    """Submit items, so many at a time, and give each with its result as it finishes.
+    """Submit items, ``at_once`` at a time, and yield each with its result as it finishes.
 
     Examples
     --------
     >>> with executor_for(None, jobs=1) as pool:
-    ...     list(completed("ab", lambda item: pool.submit(ord, item), at_hand=1))
+    ...     list(completed("ab", lambda item: pool.submit(ord, item), at_once=1))
     [('a', 97), ('b', 98)]
     """
     waiting = iter(items)
     running: dict[Future[_Found], _Item] = {}
     try:
         while True:
-            for item in itertools.islice(waiting, at_hand - len(running)):
+            for item in itertools.islice(waiting, at_once - len(running)):
                 running[submit(item)] = item
             if not running:
                 return
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 yield running.pop(future), future.result()
     finally:
-        for future in running:  # after an error: whoever was given to run them need not go on
+        for future in running:  # after an error
             future.cancel()
 
 
 @contextlib.contextmanager
 def threads_each(number: int) -> Iterator[None]:
-    """Let torch have a number of threads in this process, and what it had before on the way out."""
+    """Set the number of torch threads of this process for a block."""
     import torch
 
     before = torch.get_num_threads()
@@ -93,29 +98,29 @@ def threads_each(number: int) -> Iterator[None]:
 
 
 class InProcess(Executor):
-    """Runs work in this process, at once."""
+    """Runs work immediately in this process."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Run it."""
+        """Run the function and return a finished future."""
         future: Future[Any] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
-        except Exception as error:  # whoever asks for the result gets it
+        except Exception as error:  # raised by future.result()
             future.set_exception(error)
         return future
 
 
 class _Pool(ProcessPoolExecutor):
-    """Processes that leave interrupts to the one that started them, from their first moment on."""
+    """Processes that ignore interrupts from their start; the process that started them handles these."""
 
     def __init__(self, jobs: int) -> None:
-        # Spawned, for a fork of a process with threads may hang.
+        # Spawned: a fork of a process with threads may hang.
         super().__init__(jobs, mp_context=get_context("spawn"), initializer=_begin_worker)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         if not hasattr(signal, "pthread_sigmask"):  # on Windows
             return super().submit(fn, *args, **kwargs)
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # which those started within inherit
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # inherited by processes that submit starts
         try:
             return super().submit(fn, *args, **kwargs)
         finally:
@@ -123,7 +128,7 @@ class _Pool(ProcessPoolExecutor):
 
 
 def _begin_worker() -> None:
-    """Leave interrupts to the process that started this one, and do not outlive it."""
+    """Ignore interrupts, and end when the process that started this one ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch() -> None:
@@ -133,3 +138,25 @@ def _begin_worker() -> None:
             os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def name_of(graph: str) -> str:
+    """Return the last part of a graph's path; paths such as ``.`` are resolved first.
+
+    Examples
+    --------
+    >>> name_of("graphs/dblp-easy/"), name_of(".") == Path.cwd().name
+    ('dblp-easy', True)
+    """
+    path = Path(graph)
+    return (path.resolve() if path.name in ("", "..") else path).name
+
+
+@lru_cache(maxsize=8)
+def graph_of(path: str) -> tuple[EvolvingGraph, str]:
+    """Return a graph and its fingerprint; each process loads it once."""
+    from evergraph.datasets import load
+    from evergraph.graph.arrays import fingerprint
+
+    graph = load(path)
+    return graph, fingerprint(graph)

@@ -1,7 +1,7 @@
-"""The results table: one row for each seed and task, one column for each figure; and its aggregation.
+"""The results table: one row per seed and task, one column per metric; and its aggregation over tasks and seeds.
 
-Runs, comparisons and the paper's experiments all keep rows of this table. What can be computed from other columns (the
-MCC from the counts, the seconds from their parts) is not stored: `Results` derives it.
+Runs, comparisons and the paper's experiments all store rows of this table. Columns that follow from other columns (the
+MCC from the counts, the seconds from their parts) are not stored: `Results` derives them.
 """
 
 from __future__ import annotations
@@ -19,51 +19,40 @@ from evergraph.evaluation.metrics import Confusion, Interval, TaskScores, mean_k
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "NUMERICS_VERSION",
-    "Results",
-    "Summary",
-    "TaskRow",
-    "aggregate",
-    "differences",
-    "flat",
-    "seed_ranges",
-    "summary_of",
-]
+__all__ = ["NUMERICS_VERSION", "Results", "Summary", "TaskRow", "aggregate", "summary_of"]
 
 NUMERICS_VERSION = 1
-"""Raised whenever the same run gives other numbers than before; results of another version are not used."""
+"""Raised whenever the same run gives different numbers than before; results of other versions are not used."""
 
-_TRUTHS = ("", "_never_before")
 _COUNTS = tuple(entry.name for entry in fields(Confusion))
 _WHOLE = {"seed", "window_vertices", "train_vertices", "test_vertices", "known_classes", "vertices"}
-_WHOLE |= {count + truth for count in _COUNTS for truth in _TRUTHS}
+_WHOLE |= {count + suffix for count in _COUNTS for suffix in ("", "_never_before")}
 _OTHER = {"time": (int, str), "history": (int, str), "new_classes": (list,), "seconds_adapt": (float, int)}
 _OTHER["seconds_predict"] = _OTHER["seconds_adapt"]
 
 
 @dataclass(frozen=True)
 class TaskRow:
-    """A row of the table: one task under one seed.
+    """A row of the table: one task with one seed.
 
     Parameters
     ----------
     seed, time
-        Which; the time as the graph's axis writes it.
+        The seed, and the period of the task as the graph's time axis writes it.
     history
-        Number of times before it that were seen, or ``"full"``.
+        Number of past periods that the model trains on, or ``"full"``.
     window_vertices, train_vertices, test_vertices
-        Vertices in the window, those with a label to learn from, and those to decide.
+        Number of vertices in the window, of labelled vertices to train on, and of vertices to decide.
     known_classes
-        Number of classes that the learner knew once it had adapted.
+        Number of classes that the learner knows after training.
     new_classes
-        Names of those that it learnt in this task.
+        Names of the classes that it learned in this task.
     scores
-        How good the decisions were.
+        Metrics of the decisions.
     lr, loss
-        Learning rate and last loss of the last training; None for a model that needs none.
+        Learning rate and last loss of the training; None for a model that is not trained.
     seconds_adapt, seconds_predict
-        Time it took.
+        Seconds of training and of prediction.
 
     Examples
     --------
@@ -90,11 +79,11 @@ class TaskRow:
 
     @property
     def seconds(self) -> float:
-        """Time of training and prediction."""
+        """Seconds of training and prediction."""
         return self.seconds_adapt + self.seconds_predict
 
     def as_dict(self) -> dict[str, Any]:
-        """Flat and fit for JSON; ``vertices`` and all that follows it up to the learning rate are the scores."""
+        """Return a flat dict for JSON, with the columns of `TaskScores` in place of ``scores``."""
         found: dict[str, Any] = {}
         for entry in fields(self):
             value = getattr(self, entry.name)
@@ -103,24 +92,24 @@ class TaskRow:
 
     @classmethod
     def from_dict(cls, flat: Mapping[str, Any]) -> TaskRow:
-        """The inverse of `as_dict`; refuses what it cannot have given."""
+        """Read and check what `as_dict` returns."""
         scores = TaskScores.from_dict(flat)
         names = [entry.name for entry in fields(cls) if entry.name != "scores"]
         if missing := [name for name in names if name not in flat]:
-            raise InputError(f"the row lacks {', '.join(missing)}", fix="pass all that as_dict gave")
+            raise InputError(f"the row lacks {', '.join(missing)}", fix="pass everything that as_dict returned")
         for name, value in flat.items():
             kinds = _OTHER.get(name) or ((int,) if name in _WHOLE else (int, float, type(None)))
             if isinstance(value, bool) or not isinstance(value, kinds):
-                raise InputError(f"{name} is {value!r} in the row", fix="pass what as_dict gave")
+                raise InputError(f"{name} is {value!r} in the row", fix="pass what as_dict returned")
         values = {name: flat[name] for name in names}
         return cls(**(values | {"new_classes": tuple(flat["new_classes"]), "scores": scores}))
 
 
 class Summary(TypedDict):
-    """One figure over seeds, fit for JSON: None stands for what is undefined.
+    """One metric over seeds, for JSON; None where it is undefined.
 
-    ``mean`` is the mean over seeds and ``ci95`` the half width of its interval (`over_seeds`), ``per_seed`` has the
-    seeds in the order they were given. ``pooled_ci95``, of the accuracy only, is the paper's half width (`pooled`).
+    ``mean`` and ``ci95`` are the mean over seeds and half the width of its 95 % interval (`over_seeds`); ``per_seed``
+    has the seeds in their given order. ``pooled_ci95``, for the accuracy only, is the paper's half width (`pooled`).
     """
 
     mean: float | None
@@ -131,22 +120,22 @@ class Summary(TypedDict):
 
 @dataclass(frozen=True)
 class Results:
-    """Results of one setting on one graph: each figure by seed and task.
+    """Results of one configuration on one graph: each metric by seed and task.
 
-    Tasks count alike, however many vertices they have; a task where a figure is undefined is left out of it. The one
-    figure a seed (`per_seed`) is the mean over tasks. The exceptions: ``mcc``, ``false_alarm_rate``, ``flagged`` and
-    ``unseen_share`` are of the counts summed over tasks (``mcc_per_task`` is the mean over tasks of one MCC each, 0 for
-    a task without unseen vertices); ``seconds`` is their sum; and what is in ``totals`` is taken from there.
-    MCCs come with ``_never_before`` as well, see `TaskScores`.
+    A metric of a seed (`per_seed`) is its mean over tasks. Tasks count equally, whatever their number of vertices; a
+    task where the metric is undefined is left out. Exceptions: ``mcc``, ``false_alarm_rate``, ``flagged`` and
+    ``unseen_share`` are computed from counts summed over tasks (``mcc_per_task`` is the mean of one MCC per task, 0 for
+    a task without unseen vertices); ``seconds`` is a sum; metrics in ``totals`` are taken from there. MCCs also exist
+    with the suffix ``_never_before``, see `TaskScores`.
 
     Parameters
     ----------
     columns
-        By seed: each column's values, one a task. Seeds have the same tasks.
+        By seed: the values of each column, one per task. All seeds have the same tasks.
     totals
-        By seed: figures of all tasks together that the columns cannot give, as an AUROC over all vertices.
+        By seed: metrics of all tasks together that do not follow from the columns, such as an AUROC over all vertices.
     about
-        What all rows share, as the graph and the settings; columns of `records` and `to_frame`.
+        What all rows share, such as the graph and the settings: further columns of `records` and `to_frame`.
 
     Examples
     --------
@@ -165,9 +154,9 @@ class Results:
     def __post_init__(self) -> None:
         tasks = {seed: len(next(iter(columns.values()), ())) for seed, columns in self.columns.items()}
         if len(set(tasks.values())) > 1:
-            told = ", ".join(f"{number} of seed {seed}" for seed, number in tasks.items())
-            fix = "finish the run, or leave the shorter seeds out"
-            raise InputError(f"seeds differ in their tasks: {told}", fix=fix)
+            counts = ", ".join(f"{number} of seed {seed}" for seed, number in tasks.items())
+            fix = "finish the run, or leave out the seeds with fewer tasks"
+            raise InputError(f"the seeds have different numbers of tasks: {counts}", fix=fix)
 
     @classmethod
     def of(
@@ -176,84 +165,83 @@ class Results:
         totals: Mapping[int, Mapping[str, float]] | None = None,
         about: Mapping[str, Any] | None = None,
     ) -> Results:
-        """The table of some rows by seed."""
-        flat_rows = {seed: [_as_mapping(row) for row in found] for seed, found in rows.items()}
-        columns = {
-            seed: {name: [row[name] for row in found] for name in (found[0] if found else ())}
-            for seed, found in flat_rows.items()
-        }
+        """Build the table from rows by seed."""
+        columns = {}
+        for seed, of_seed in rows.items():
+            flat = [row.as_dict() if isinstance(row, TaskRow | TaskScores) else row for row in of_seed]
+            columns[seed] = {name: [row[name] for row in flat] for name in (flat[0] if flat else ())}
         return cls(columns, totals or {}, about or {})
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """In the order they were given."""
+        """The seeds in their given order."""
         return tuple(self.columns)
 
     @property
     def times(self) -> list[int | str]:
-        """Of the tasks."""
+        """The periods of the tasks."""
         return list(self._first.get("time", ()))
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of seeds and of tasks."""
+        """Number of seeds and number of tasks."""
         return len(self.columns), len(next(iter(self._first.values()), ()))
 
     @property
     def _first(self) -> Mapping[str, Sequence[Any]]:
         return next(iter(self.columns.values()), {})
 
-    def by_task(self, figure: str) -> NDArray[np.float64]:
-        """A column, stored or derived, by seed (row) and task (column); NaN where it is undefined."""
-        values = [self._column(columns, figure) for columns in self.columns.values()]
+    def by_task(self, metric: str) -> NDArray[np.float64]:
+        """Return a stored or derived column by seed (row) and task (column); NaN where it is undefined."""
+        values = [self._column(columns, metric) for columns in self.columns.values()]
         return np.array(values, np.float64).reshape(self.shape)  # None becomes NaN
 
-    def confusions(self, truth: str = "") -> list[Confusion]:
-        """The counts summed over tasks, one a seed."""
-        return [sum(_confusions(columns, truth), Confusion()) for columns in self.columns.values()]
+    def confusions(self, suffix: str = "") -> list[Confusion]:
+        """Return the counts summed over tasks, one `Confusion` per seed."""
+        return [sum(_confusions(columns, suffix), Confusion()) for columns in self.columns.values()]
 
-    def per_seed(self, figure: str) -> NDArray[np.float64]:
-        """One figure a seed, of all its tasks."""
-        if self.totals and figure in next(iter(self.totals.values())):
-            return np.array([self.totals[seed][figure] for seed in self.columns], np.float64)
-        if figure == "seconds":
-            return np.array([sum(self._column(columns, figure)) for columns in self.columns.values()], np.float64)
-        if figure.startswith("mcc_per_task"):
-            return mean_known(self.by_task(figure.replace("_per_task", "")), axis=1)
-        stem = figure.removesuffix("_never_before")
+    def per_seed(self, metric: str) -> NDArray[np.float64]:
+        """Return one value per seed, over all its tasks."""
+        if self.totals and metric in next(iter(self.totals.values())):
+            return np.array([self.totals[seed][metric] for seed in self.columns], np.float64)
+        if metric == "seconds":
+            return np.array([sum(self._column(columns, metric)) for columns in self.columns.values()], np.float64)
+        if metric.startswith("mcc_per_task"):
+            return mean_known(self.by_task(metric.replace("_per_task", "")), axis=1)
+        stem = metric.removesuffix("_never_before")
         if stem in _OF_COUNTS:
-            pick = _OF_COUNTS[stem]
-            return np.array([pick(found) for found in self.confusions(figure.removeprefix(stem))], np.float64)
-        return mean_known(self.by_task(figure), axis=1)
+            of_counts = _OF_COUNTS[stem]
+            return np.array([of_counts(counts) for counts in self.confusions(metric.removeprefix(stem))], np.float64)
+        return mean_known(self.by_task(metric), axis=1)
 
-    def interval(self, figure: str) -> Interval:
-        """Mean over seeds, and its interval."""
-        return over_seeds(self.per_seed(figure))
+    def interval(self, metric: str) -> Interval:
+        """Return the mean over seeds with its confidence interval."""
+        return over_seeds(self.per_seed(metric))
 
-    def pooled(self, figure: str) -> Interval:
-        """Mean over all tasks of all seeds with the paper's interval, see `pooled`."""
-        return pooled(self.by_task(figure))
+    def pooled(self, metric: str) -> Interval:
+        """Return the mean over all tasks of all seeds with the paper's interval, see `pooled`."""
+        return pooled(self.by_task(metric))
 
-    def aggregate(self, figures: Iterable[str] | None = None) -> dict[str, Summary]:
-        """Each figure over the seeds; unless named, all that there are."""
-        found = {figure: summary_of(self.per_seed(figure)) for figure in figures or self._figures()}
-        if figures is None and "accuracy" in found:
+    def aggregate(self, metrics: Iterable[str] | None = None) -> dict[str, Summary]:
+        """Summarise metrics over the seeds; by default, all that the table has."""
+        found = {metric: summary_of(self.per_seed(metric)) for metric in metrics or self._metrics()}
+        if metrics is None and "accuracy" in found:
             found["accuracy"]["pooled_ci95"] = or_none(self.pooled("accuracy").half)
         return found
 
-    def _figures(self) -> list[str]:
-        there = self._first
+    def _metrics(self) -> list[str]:
+        stored = self._first
         names: list[str] = []
         for entry in fields(TaskScores):
             if entry.name.startswith("confusion"):
-                truth = entry.name.removeprefix("confusion")
-                names += [f"mcc{truth}", f"mcc_per_task{truth}"] if not there or "tp" + truth in there else []
-            elif entry.name != "vertices" and (not there or entry.name in there):
+                suffix = entry.name.removeprefix("confusion")
+                names += [f"mcc{suffix}", f"mcc_per_task{suffix}"] if not stored or "tp" + suffix in stored else []
+            elif entry.name != "vertices" and (not stored or entry.name in stored):
                 names.append(entry.name)
-        return [*names, *(["seconds"] if "seconds_adapt" in there else [])]
+        return [*names, *(["seconds"] if "seconds_adapt" in stored else [])]
 
     def records(self) -> list[dict[str, Any]]:
-        """All rows, derived columns among them: the shared columns, ``seed`` and ``time`` first."""
+        """Return all rows with derived columns; the shared columns, ``seed`` and ``time`` come first."""
         found = []
         for seed, columns in self.columns.items():
             derived = [name for name, needs in _DERIVED.items() if needs in columns]
@@ -264,13 +252,12 @@ class Results:
         return found
 
     def task_means(self) -> list[dict[str, Any]]:
-        """For each task its time and the mean of each column over the seeds; None where it is undefined in all."""
-        rows = self.records()
-        tasks = self.shape[1]
+        """Return the period of each task and the mean of each column over the seeds; None if undefined in all."""
+        rows, tasks = self.records(), self.shape[1]
         return [_mean_row(rows[number::tasks], (*self.about, "seed")) for number in range(tasks)]
 
     def to_frame(self) -> pd.DataFrame:
-        """The table as a pandas DataFrame; ``new_classes`` is their number."""
+        """Return the table as a pandas DataFrame; ``new_classes`` is their number."""
         try:
             import pandas as pd
         except ImportError as error:
@@ -282,25 +269,25 @@ class Results:
         if name in columns or not columns:
             return columns.get(name, ())
         stem = name.removesuffix("_never_before")
-        truth = name.removeprefix(stem)
+        suffix = name.removeprefix(stem)
         if stem == "seconds":
             return [sum(pair) for pair in zip(columns["seconds_adapt"], columns["seconds_predict"], strict=True)]
         if stem == "unseen":
-            return [found.tp + found.fn for found in _confusions(columns, truth)]
-        return [_OF_COUNTS[stem](found) for found in _confusions(columns, truth)]
+            return [counts.tp + counts.fn for counts in _confusions(columns, suffix)]
+        return [_OF_COUNTS[stem](counts) for counts in _confusions(columns, suffix)]
 
 
 _OF_COUNTS: dict[str, Any] = {
-    "mcc": lambda found: found.mcc,
-    "false_alarm_rate": lambda found: found.false_alarm_rate,
-    "flagged": lambda found: found.share(found.tp + found.fp),
-    "unseen_share": lambda found: found.share(found.tp + found.fn),
+    "mcc": lambda counts: counts.mcc,
+    "false_alarm_rate": lambda counts: counts.false_alarm_rate,
+    "flagged": lambda counts: counts.share(counts.tp + counts.fp),
+    "unseen_share": lambda counts: counts.share(counts.tp + counts.fn),
 }
 _DERIVED = {"unseen": "tp", "mcc": "tp", "mcc_never_before": "tp_never_before", "seconds": "seconds_adapt"}
 
 
 def aggregate(rows: Mapping[int, Sequence[TaskRow | TaskScores | Mapping[str, Any]]]) -> dict[str, Summary]:
-    """Each figure over tasks and then over seeds, from rows by seed: see `Results`.
+    """Summarise all metrics of rows by seed, first over tasks and then over seeds; see `Results`.
 
     Examples
     --------
@@ -314,7 +301,7 @@ def aggregate(rows: Mapping[int, Sequence[TaskRow | TaskScores | Mapping[str, An
 
 
 def summary_of(per_seed: ArrayLike) -> Summary:
-    """One figure a seed as its mean, interval and values."""
+    """Return mean, interval and values of one metric from one value per seed."""
     values = np.asarray(per_seed, np.float64)
     interval = over_seeds(values)
     return Summary(
@@ -322,12 +309,8 @@ def summary_of(per_seed: ArrayLike) -> Summary:
     )
 
 
-def _as_mapping(row: TaskRow | TaskScores | Mapping[str, Any]) -> Mapping[str, Any]:
-    return row.as_dict() if isinstance(row, TaskRow | TaskScores) else row
-
-
-def _confusions(columns: Mapping[str, Sequence[int]], truth: str) -> list[Confusion]:
-    counts = (columns[name + truth] if columns else () for name in _COUNTS)
+def _confusions(columns: Mapping[str, Sequence[int]], suffix: str) -> list[Confusion]:
+    counts = (columns[name + suffix] if columns else () for name in _COUNTS)
     return [Confusion(*numbers) for numbers in zip(*counts, strict=True)]
 
 
@@ -336,7 +319,7 @@ def _countable(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _mean_row(rows: Sequence[Mapping[str, Any]], without: Iterable[str]) -> dict[str, Any]:
-    """The rows of one task under several seeds as one."""
+    """Average the rows of one task over the seeds."""
     countable = [_countable(row) for row in rows]
     kept = {name: rows[0][name] for name in ("time", "history") if name in rows[0]}
     names = [name for name in rows[0] if name not in {*without, *kept}]
@@ -347,56 +330,5 @@ def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     if not known:
         return None
-    # A count that all seeds share stays a whole number.
+    # A count that is the same for all seeds remains a whole number.
     return known[0] if len(set(known)) == 1 else sum(known) / len(known)
-
-
-# --- descriptions of settings ----------------------------------------------------------------------------------------
-
-
-def flat(described: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A nested description as one level, with names like ``model.hidden``."""
-    found: dict[str, Any] = {}
-    for name, value in described.items():
-        found |= flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
-    return found
-
-
-def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
-    """Which settings of two descriptions differ, in words.
-
-    Examples
-    --------
-    >>> differences({"model": {"name": "sage", "hidden": 32}}, {"model": {"name": "sage", "hidden": 16}})
-    'model.hidden is 32 there and 16 here'
-    """
-    old, new = flat(there), flat(here)
-    changed = [name for name in dict.fromkeys([*new, *old]) if old.get(name) != new.get(name)]
-    for part in ("model", "detector"):
-        if f"{part}.name" in changed:  # other settings of another model go without saying
-            changed = [name for name in changed if not name.startswith(f"{part}.") or name == f"{part}.name"]
-    return ", ".join(
-        f"{name.removesuffix('.name')} is {_word(old.get(name))} there and {_word(new.get(name))} here"
-        for name in changed
-    )
-
-
-def _word(value: object) -> str:
-    return "not set" if value is None else str(value)
-
-
-def seed_ranges(seeds: Iterable[int]) -> str:
-    """Seeds as the command line takes them.
-
-    Examples
-    --------
-    >>> seed_ranges([0, 1, 2, 7])
-    '0-2,7'
-    """
-    runs: list[list[int]] = []
-    for seed in sorted(seeds):
-        if runs and seed == runs[-1][-1] + 1:
-            runs[-1].append(seed)
-        else:
-            runs.append([seed])
-    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

@@ -1,4 +1,4 @@
-"""The protocol of one run: task after task, adapt, decide, score; and again under each seed."""
+"""One run: train, decide and score task by task, for each seed."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 from evergraph import __version__
 from evergraph.analysis.description import describe
 from evergraph.errors import EvergraphError, InputError
-from evergraph.evaluation.configuration import Configuration
-from evergraph.evaluation.decision_table import write_decisions
+from evergraph.evaluation.configuration import Configuration, flat
 from evergraph.evaluation.metrics import evaluate
-from evergraph.evaluation.results import NUMERICS_VERSION, Results, Summary, TaskRow, flat
+from evergraph.evaluation.results import NUMERICS_VERSION, Results, Summary, TaskRow
 from evergraph.evaluation.run_folder import RunFolder, open_run
 from evergraph.graph.arrays import fingerprint
 from evergraph.graph.evolving import EvolvingGraph
@@ -34,21 +33,21 @@ __all__ = ["OnProgress", "Run", "run", "run_task"]
 log = logging.getLogger(__name__)
 
 OnProgress = Callable[[int, int, int, int, int], object]
-"""Called with the number of the seed, that of the task, how many tasks, the steps done, and how many steps."""
+"""Called with the index of the seed, the index of the task, the number of tasks, the steps done, and all steps."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What came of a run.
+    """Result of a run.
 
     Parameters
     ----------
     configuration
-        All settings, as `Configuration.described` gives them.
+        All settings, as `Configuration.described` returns them.
     rows
         For each seed the rows of its tasks.
     graph
-        Name of the graph, if it was given.
+        Name of the graph, if given.
     """
 
     configuration: Mapping[str, Any]
@@ -57,7 +56,7 @@ class Run:
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """The seeds in the order they were given."""
+        """The seeds in their given order."""
         return tuple(self.rows)
 
     @cached_property
@@ -66,22 +65,22 @@ class Run:
         return Results.of(self.rows)
 
     def summary(self) -> dict[str, Summary]:
-        """Each figure over the seeds (see `Results`), and ``seconds``: those of training and prediction."""
+        """Summarise each metric over the seeds (see `Results`); ``seconds`` covers training and prediction."""
         return self.results.aggregate()
 
     def tasks(self) -> list[dict[str, Any]]:
-        """For each task its time and the mean of each column over the seeds; None where it is undefined in all."""
+        """Return the period of each task and the mean of each column over the seeds; None if undefined in all."""
         return self.results.task_means()
 
     def to_frame(self) -> pd.DataFrame:
-        """One row for each seed and task: graph, settings (as ``model.hidden``), seed, time, and all figures.
+        """Return a DataFrame with one row per seed and task: graph, settings (as ``model.hidden``) and all metrics.
 
         Frames of several runs can be concatenated.
         """
         return replace(self.results, about={"graph": self.graph, **flat(self.configuration)}).to_frame()
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it, fit for JSON: each figure of the summary by its name, and the configuration, seeds and tasks."""
+        """Return a dict for JSON: each metric of the summary by its name, and the configuration, seeds and tasks."""
         return {
             **self.summary(),
             "configuration": dict(self.configuration),
@@ -100,28 +99,28 @@ def run(
     on_progress: OnProgress | None = None,
     name: str | None = None,
 ) -> Run:
-    """Take a learner through all tasks of a graph, under each seed.
+    """Run a configuration on all tasks of a graph, once per seed.
 
-    A seed is that of the learner and, with a label rate below 1, also of the draw of labels: so the intervals over
-    seeds cover both, and configurations that share their seeds share their labels.
+    The seed controls the learner and, with a label rate below 1, also which labels are released. So intervals over
+    seeds cover both, and configurations with the same seeds use the same labels.
 
     Parameters
     ----------
     configuration
-        What to run.
+        All settings.
     graph
-        On what.
+        The graph.
     seeds
-        How often, and how differently; they are no part of what makes a run this one: more can be run later.
+        The seeds. More seeds can be added to the same folder later.
     out
-        Folder that keeps the results, and what a report tells of them. A run that was killed goes on in it where it
-        stopped and comes to the same numbers. Without one nothing is written.
+        Folder for results, decisions and the description of the graph. A run that was stopped continues in it and
+        gives the same numbers. By default nothing is written.
     replace
         Start over in the folder.
     on_progress
         Called after each step; see `OnProgress`.
     name
-        What a report calls the graph; no part of what makes a run this one.
+        Name of the graph in reports.
 
     Examples
     --------
@@ -134,9 +133,9 @@ def run(
     plan = tuple(configuration.tasks(graph))
     seeds = tuple(dict.fromkeys(seeds))
     if not seeds:
-        raise InputError("there is no seed", fix="give at least one")
+        raise InputError("no seed is given", fix="pass at least one")
     for seed in seeds:
-        configuration.learner(seed)  # which looks at the seed, before anything is written
+        configuration.learner(seed)  # checks the seed before anything is written
     described = configuration.described(graph.axis)
     with contextlib.ExitStack() as held:
         store = None
@@ -150,9 +149,9 @@ def run(
             store = held.enter_context(open_run(Path(out), identity, times, replace=replace))
             there = sum(seed in seeds for seed, _ in store.rows)
             if there:
-                log.info("%s: %d of %d tasks are there already", out, there, len(plan) * len(seeds))
+                log.info("%s: %d of %d tasks are already done", out, there, len(plan) * len(seeds))
             made_by = {"evergraph": __version__}
-            store.keep_graph(lambda: describe(graph, name or "", first=plan[0].time, past=True).as_dict() | made_by)
+            store.store_graph(lambda: describe(graph, name or "", first=plan[0].time, past=True).as_dict() | made_by)
         rows = {}
         for index, seed in enumerate(seeds):
             on_step = _of_seed(on_progress, index, len(plan), _steps(configuration))
@@ -165,8 +164,6 @@ def _steps(configuration: Configuration) -> int:
 
 
 def _of_seed(on_progress: OnProgress | None, seed: int, tasks: int, steps: int) -> Callable[..., object]:
-    """What to call with the number of the task and the steps done."""
-
     def on_step(task: int, step: int, _loss: float | None = None) -> None:
         if on_progress is not None:
             on_progress(seed, task, tasks, step, steps)
@@ -181,7 +178,7 @@ def _run_seed(
     store: RunFolder | None,
     on_step: Callable[..., object],
 ) -> tuple[TaskRow, ...]:
-    """The rows of all tasks under one seed: those that are in the store, and the others by running them."""
+    """Return the rows of all tasks of one seed: read from the folder, or run."""
     value = plan[0].graph.axis.value
     rows = {} if store is None else {time: row for (of, time), row in store.rows.items() if of == seed}
     missing = [index for index, task in enumerate(plan) if value(task.time) not in rows]
@@ -190,10 +187,10 @@ def _run_seed(
         if store is not None:
             learner = _resumed(learner, store.checkpoint(seed), plan[: missing[0]])
         for index in range(learner.tasks_, len(plan)):
-            # A task of its own for each seed; it also keeps its windows, which must not pile up.
+            # A new task object: it caches its windows, which would otherwise accumulate.
             task = replace(plan[index], seed=seed)
-            keep = None if store is None else partial(_keep, store, task)
-            row = run_task(learner, task, partial(on_step, index), on_decided=keep)
+            on_decided = None if store is None else partial(store.store_decisions, task)
+            row = run_task(learner, task, partial(on_step, index), on_decided=on_decided)
             rows.setdefault(row.time, row)
             if store is not None:
                 store.append(row)
@@ -206,23 +203,19 @@ def _run_seed(
     return tuple(rows[value(task.time)] for task in plan)
 
 
-def _keep(store: RunFolder, task: Task, decisions: Decisions) -> None:
-    store.keep_decisions(task.seed, task.graph.axis.value(task.time), lambda: write_decisions(task, decisions))
-
-
 def _resumed(fresh: LifelongLearner, folder: Path, done: Sequence[Task]) -> LifelongLearner:
-    """The learner of a checkpoint, if it has adapted to some of the tasks that are done and to nothing else."""
+    """Return the learner of a checkpoint if it was trained on the first of the finished tasks and on nothing else."""
     if not (folder / CHECKPOINT).exists():
         return fresh
     try:
         learner = type(fresh).load(folder, model=fresh.model, detector=fresh.detector)
     except EvergraphError as error:
-        log.warning("%s The seed is run again from its first task.", error)
+        log.warning("%s The seed starts again from its first task.", error)
         return fresh
     times = [task.time for task in done[: learner.tasks_]]
     fits = len(times) == learner.tasks_ > 0 and times[-1] == learner.time_
     if not fits or learner.get_params() != fresh.get_params():
-        log.warning("%s: the learner does not fit the results. The seed is run again from its first task.", folder)
+        log.warning("%s: the learner does not match the results. The seed starts again from its first task.", folder)
         return fresh
     return learner
 
@@ -235,9 +228,9 @@ def run_task(
     learn_from: Task | None = None,
     on_decided: Callable[[Decisions], object] | None = None,
 ) -> TaskRow:
-    """Adapt to a task, or to what is given in its place, then decide the task, and score that.
+    """Train on a task (or on ``learn_from``), decide it, and score the decisions.
 
-    ``on_decided`` is called with the decisions before there is a row.
+    ``on_decided`` is called with the decisions before they are scored.
     """
     studied = learn_from or task
     before = set(learner.classes_)

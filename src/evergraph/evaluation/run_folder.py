@@ -1,22 +1,23 @@
-"""A run on disk, which can be killed at any moment and gone on with.
+"""The folder of a run: its settings, results and decisions. A run that was killed continues in it.
 
 ::
 
     RUN/
-      run.json                  what was run: the configuration, and the fingerprint of the graph
-      graph.json                what a report tells of the graph
-      results.jsonl             one line for each task of each seed, only ever appended to
-      decisions/seed-0/         the decisions of a seed, one file for each task
-      checkpoints/seed-0/       the learner of a seed that is not finished, as of its last task
+      run.json                  configuration of the run, and fingerprint of the graph
+      graph.json                description of the graph, for reports
+      results.jsonl             one line per seed and task, only ever appended to
+      decisions/seed-0/         decisions of a seed, one Parquet file per task
+      checkpoints/seed-0/       learner of an unfinished seed after its last task
 
-A line is there once it ends; what a kill has left of one is cut off. Decisions are written before their line, and a
-line before its checkpoint: decisions without a line are written again, a learner that is behind the lines adapts once
-more to what it has missed, and one that is ahead of them is not used.
+A line counts once it ends in a newline; an incomplete last line is cut off. The decisions of a task are written before
+its line, and its line before the checkpoint. So decisions without a line are written again, a learner that is behind
+the lines repeats the tasks it lacks, and a learner that is ahead of them is not used.
 """
 
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import logging
 import os
@@ -24,13 +25,20 @@ import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from evergraph.errors import InputError
-from evergraph.evaluation.results import TaskRow, differences
+from evergraph.evaluation.configuration import differences
+from evergraph.evaluation.results import TaskRow
 from evergraph.storage.files import LOCK, append_line, disk_errors, locked, sync_folder, write_atomic
 
-__all__ = ["KeptRun", "RunFolder", "open_run", "read_run"]
+if TYPE_CHECKING:
+    from evergraph.learning.task import Decisions, Task
+
+__all__ = ["DecisionTable", "RunFolder", "StoredRun", "open_run", "read_decisions", "read_run", "write_decisions"]
 
 log = logging.getLogger(__name__)
 
@@ -44,82 +52,71 @@ CHECKPOINTS = "checkpoints"
 
 _SeedAndTime = tuple[int, int | str]
 
-_NOT_KEPT = "the run could not be kept"
-_REMOVE = "remove the file and run the same command again, which writes it anew"
+_NOT_WRITTEN = "the run could not be written"
+_NO_RUN = "this is not the file of a run, or it is damaged"
 _ELSEWHERE = "choose another folder (--out), or start over in this one (--replace)"
+_DESCRIBED = 25  # flagged vertices per task that get words and neighbours: those with the highest scores
 
 
 class RunFolder:
-    """A run's folder while it is held; see `open_run`.
-
-    Parameters
-    ----------
-    path
-        The folder.
-    rows
-        The rows that are there.
-    """
+    """The folder of a run while `open_run` locks it, with the rows that it already has."""
 
     def __init__(self, path: Path, rows: dict[_SeedAndTime, TaskRow]) -> None:
         self.path, self.rows = path, rows
 
     def append(self, row: TaskRow) -> None:
-        """Add a row, unless there is one of its seed and time, and have the disk confirm it."""
+        """Append a row and sync it to disk, unless its seed and time are already there."""
         if (row.seed, row.time) in self.rows:
             return
         path = self.path / RESULTS
-        with disk_errors(path, _NOT_KEPT):
+        with disk_errors(path, _NOT_WRITTEN):
             append_line(path, json.dumps(row.as_dict(), ensure_ascii=False, allow_nan=False).encode())
         self.rows[row.seed, row.time] = row
 
-    def keep_graph(self, facts: Callable[[], Mapping[str, Any]]) -> None:
-        """Keep what a report tells of the graph, unless it is there."""
+    def store_graph(self, description: Callable[[], Mapping[str, Any]]) -> None:
+        """Write the description of the graph, unless it is already there."""
         path = self.path / GRAPH
         if not path.exists():
-            data = json.dumps(facts(), ensure_ascii=False, allow_nan=False).encode() + b"\n"
-            with disk_errors(path, _NOT_KEPT):
+            data = json.dumps(description(), ensure_ascii=False, allow_nan=False).encode() + b"\n"
+            with disk_errors(path, _NOT_WRITTEN):
                 write_atomic(path, data)
 
-    def keep_decisions(self, seed: int, time: int | str, decided: Callable[[], bytes]) -> None:
-        """Keep the decisions of a task, unless they are there with their row."""
-        path = decisions_file(self.path, seed, time)
-        if (seed, time) in self.rows and path.exists():
+    def store_decisions(self, task: Task, decisions: Decisions) -> None:
+        """Write the decisions of a task, unless they are already there together with their row."""
+        time = task.graph.axis.value(task.time)
+        path = decisions_file(self.path, task.seed, time)
+        if (task.seed, time) in self.rows and path.exists():
             return
-        data = decided()
-        with disk_errors(path, _NOT_KEPT):
+        data = write_decisions(task, decisions)
+        with disk_errors(path, _NOT_WRITTEN):
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(path, data)
 
     def checkpoint(self, seed: int) -> Path:
-        """Folder of a seed's learner."""
+        """Return the folder for the learner of a seed."""
         return self.path / CHECKPOINTS / f"seed-{seed}"
 
     def finish(self, seed: int) -> None:
         """Remove the learner of a seed that has all its rows."""
         shutil.rmtree(self.checkpoint(seed), ignore_errors=True)
-        with contextlib.suppress(OSError):
-            self.checkpoint(seed).parent.rmdir()  # which it refuses if there is anything inside
+        with contextlib.suppress(OSError):  # not empty: another seed has a learner
+            self.checkpoint(seed).parent.rmdir()
 
 
 def decisions_file(folder: Path, seed: int, time: int | str) -> Path:
-    """The file of the decisions of a task under a seed."""
+    """Return the path of the decisions of one task with one seed."""
     return folder / DECISIONS / f"seed-{seed}" / f"{time}.parquet"
 
 
-@dataclass(frozen=True)
-class KeptRun:
-    """A run as its folder has it, finished or not.
+# --- reading ---------------------------------------------------------------------------------------------------------
 
-    Parameters
-    ----------
-    path
-        The folder.
-    identity
-        What was run: ``configuration``, ``fingerprint`` and ``numerics_version``.
-    graph
-        What is told of the graph, see `GraphDescription`; None where a run was made before such was kept.
-    rows
-        For each seed its rows, in the order of their tasks.
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A run as read from its folder, finished or not.
+
+    ``identity`` has ``configuration``, ``fingerprint`` and ``numerics_version``; ``graph`` is a `GraphDescription` as a
+    dict, None in folders of early versions; ``rows`` has the rows of each seed in the order of their tasks.
     """
 
     path: Path
@@ -127,109 +124,139 @@ class KeptRun:
     graph: Mapping[str, Any] | None
     rows: Mapping[int, tuple[TaskRow, ...]]
 
-    def decisions(self, seed: int, time: int | str) -> Path | None:
-        """The file of the decisions of a task; None where it is not there."""
-        path = decisions_file(self.path, seed, time)
-        return path if path.is_file() else None
 
-
-def read_run(folder: Path) -> KeptRun:
-    """Read the folder of a run without holding or changing it; a run under way is read as far as it is."""
-    manifest = folder / MANIFEST
-    if not folder.is_dir():
-        problem = "this is a file, not a folder" if folder.exists() else "there is no such folder"
-        raise InputError(problem, file=folder, fix="give the folder of a run ('evergraph run … --out RUN')")
-    if not manifest.is_file():
-        raise InputError(
-            "this is not the folder of a run", file=folder, fix="give one that 'evergraph run --out' wrote"
-        )
-    identity = _read_identity(manifest, ("configuration", "fingerprint", "numerics_version"))
+def read_run(folder: Path) -> StoredRun:
+    """Read the folder of a run without locking or changing it; an unfinished run is read as far as it is."""
+    if not (folder / MANIFEST).is_file():
+        if not folder.is_dir():
+            problem = "this is a file, not a folder" if folder.exists() else "this folder does not exist"
+        else:
+            problem = "this is not the folder of a run"
+        raise InputError(problem, file=folder, fix="give a folder that 'evergraph run … --out RUN' wrote")
+    identity = _read_identity(folder / MANIFEST, ("configuration", "fingerprint", "numerics_version"))
     if not isinstance(identity["configuration"], dict):
-        raise InputError("this is not the file of a run, or it is damaged", file=manifest, fix=_ELSEWHERE)
-    try:
-        data = (folder / RESULTS).read_bytes()
-    except FileNotFoundError:
-        data = b""
+        raise InputError(_NO_RUN, file=folder / MANIFEST, fix=_ELSEWHERE)
     rows: dict[int, list[TaskRow]] = {}
-    for (seed, _), row in _parse_rows(folder / RESULTS, data).items():
+    for (seed, _), row in _parse_rows(folder / RESULTS, _bytes_of(folder / RESULTS)).items():
         rows.setdefault(seed, []).append(row)
-    # Lines are in the order of their writing, which after a repair need not be that of the tasks.
-    ordered = {seed: tuple(sorted(rows[seed], key=_place)) for seed in sorted(rows)}
-    return KeptRun(folder, identity, _read_graph(folder / GRAPH), ordered)
-
-
-def _place(row: TaskRow) -> tuple[bool, int | str]:
-    """What rows are ordered by; numbers and strings, which one run cannot both have, are kept apart."""
-    return isinstance(row.time, str), row.time
+    # After a repair, lines need not be in the order of the tasks. A run has either numbers or strings as times.
+    ordered = {
+        seed: tuple(sorted(rows[seed], key=lambda row: (isinstance(row.time, str), row.time))) for seed in sorted(rows)
+    }
+    return StoredRun(folder, identity, _read_graph(folder / GRAPH), ordered)
 
 
 def _read_graph(path: Path) -> dict[str, Any] | None:
+    if not path.exists():
+        return None
     try:
         found = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return None
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise InputError("this is not what a run keeps of its graph, or it is damaged", file=path, fix=_REMOVE)
+        fix = "remove the file and run the same command again, which writes it again"
+        raise InputError("this is not the description of a graph, or it is damaged", file=path, fix=fix)
     return found
+
+
+def _bytes_of(path: Path) -> bytes:
+    return path.read_bytes() if path.exists() else b""
+
+
+def _read_identity(manifest: Path, keys: Collection[str]) -> dict[str, Any]:
+    try:
+        content = json.loads(manifest.read_bytes())
+        version = content["format_version"] if content["format"] == FORMAT else 0
+        found = {key: content[key] for key in keys} if version == FORMAT_VERSION else {}
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise InputError(_NO_RUN, file=manifest, fix=_ELSEWHERE) from error
+    if not found:
+        raise InputError(
+            f"the run has format version {version}, but this Evergraph reads version {FORMAT_VERSION}",
+            file=manifest,
+            fix=f"use the Evergraph that wrote it, or {_ELSEWHERE}",
+        )
+    return found
+
+
+def _parse_rows(path: Path, data: bytes) -> dict[_SeedAndTime, TaskRow]:
+    """Parse all complete lines."""
+    rows: dict[_SeedAndTime, TaskRow] = {}
+    for number, line in enumerate(data.split(b"\n")[:-1], start=1):
+        try:
+            row = TaskRow.from_dict(json.loads(line))
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            what = error.problem if isinstance(error, InputError) else "it is not a JSON object"
+            raise _broken(path, number, f"this is not a row of a run ({what})") from error
+        if (row.seed, row.time) in rows:
+            raise _broken(path, number, f"this is a second row of seed {row.seed} at {row.time}")
+        rows[row.seed, row.time] = row
+    return rows
+
+
+def _broken(path: Path, line: int, problem: str) -> InputError:
+    fix = "remove this line, so that its task runs again, or restore the file from a backup"
+    return InputError(problem, file=f"{path}, line {line}", fix=fix)
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
 def open_run(
     folder: Path, identity: Mapping[str, Any], times: Collection[int | str], *, replace: bool = False
 ) -> Iterator[RunFolder]:
-    """Hold the folder of a run, a new one or one to go on with; no other process can.
+    """Lock the folder of a new or unfinished run.
 
     Parameters
     ----------
     folder
-        Where it is or will be.
+        The folder of the run; it is created if needed.
     identity
-        What makes it this run and no other: ``configuration``, ``fingerprint`` and ``numerics_version``.
+        ``configuration``, ``fingerprint`` and ``numerics_version``: a folder with other values is refused.
     times
-        Those of its tasks.
+        Times of the tasks.
     replace
-        Remove the rows and learners that are there.
+        Remove existing rows and learners.
     """
     _check_destination(folder)
     with contextlib.ExitStack() as held:
-        with disk_errors(folder, _NOT_KEPT):
+        with disk_errors(folder, _NOT_WRITTEN):
             folder.mkdir(parents=True, exist_ok=True)
             held.enter_context(locked(folder, "run"))
-            _check_destination(folder)  # another process may have been faster
+            _check_destination(folder)  # again: another process may have written to it before the lock
             rows = _prepare(folder, identity, times, replace=replace)
         yield RunFolder(folder, rows)
 
 
 def _check_destination(folder: Path) -> None:
-    """Refuse a folder that is not a run's, and would not be looked for in one."""
+    """Refuse a folder with files that are not those of a run."""
     if folder.exists() and not folder.is_dir():
         raise InputError("this is a file, not a folder", file=folder, fix="choose another folder")
     if not folder.is_dir() or (folder / MANIFEST).exists():
         return
     if {entry.name for entry in folder.iterdir()} - {LOCK, f"{MANIFEST}.new"}:
-        raise InputError("the folder holds something else", file=folder, fix="choose an empty or a new folder")
+        raise InputError("the folder contains other files", file=folder, fix="choose an empty or a new folder")
 
 
 def _prepare(
     folder: Path, identity: Mapping[str, Any], times: Collection[int | str], *, replace: bool
 ) -> dict[_SeedAndTime, TaskRow]:
-    """The rows that are there, in a folder that is from now on of this identity."""
-    manifest = folder / MANIFEST
+    """Return the rows in the folder, after starting it over if that is wanted or nothing is lost by it."""
+    manifest, results = folder / MANIFEST, folder / RESULTS
     if manifest.exists() and replace:
         _check_format(manifest)
     elif manifest.exists():
-        problem = _other(manifest, identity)
+        problem = _difference(_read_identity(manifest, identity), identity)
         if problem is None:
-            return _read_rows(folder / RESULTS, times)
-        if (folder / RESULTS).exists() and b"\n" in (folder / RESULTS).read_bytes():  # else there is nothing to lose
+            return _read_rows(results, times)
+        if b"\n" in _bytes_of(results):
             raise InputError(problem, file=folder, fix=_ELSEWHERE)
-    # What is left of another run goes first, so that it can never pass for this one's.
-    (folder / RESULTS).unlink(missing_ok=True)
-    for kept in (CHECKPOINTS, DECISIONS):
-        if (folder / kept).exists():
-            shutil.rmtree(folder / kept)
+    # Everything of another run is removed first, so that it can never be mistaken for a part of this one.
+    results.unlink(missing_ok=True)
+    for stored in (CHECKPOINTS, DECISIONS):
+        if (folder / stored).exists():
+            shutil.rmtree(folder / stored)
     (folder / GRAPH).unlink(missing_ok=True)
     sync_folder(folder)
     content = {"format": FORMAT, "format_version": FORMAT_VERSION, **identity}
@@ -238,81 +265,164 @@ def _prepare(
 
 
 def _check_format(manifest: Path) -> None:
-    """Refuse to start over where another program keeps its own."""
+    """Refuse to start over in a folder of another program."""
     try:
-        ours = json.loads(manifest.read_bytes())["format"] == FORMAT
+        is_run = json.loads(manifest.read_bytes())["format"] == FORMAT
     except (ValueError, LookupError, TypeError, RecursionError):
-        ours = False
-    if not ours:
-        raise InputError("this is not the file of a run of ours", file=manifest, fix="choose an empty or a new folder")
+        is_run = False
+    if not is_run:
+        raise InputError("Evergraph did not write this file", file=manifest, fix="choose an empty or a new folder")
 
 
-def _other(manifest: Path, identity: Mapping[str, Any]) -> str | None:
-    """In what the run that is there is not this one; None if it is."""
-    there = _read_identity(manifest, identity)
+def _difference(there: Mapping[str, Any], identity: Mapping[str, Any]) -> str | None:
+    """Describe how the run in a folder differs from this one; None if it is the same."""
     if there["fingerprint"] != identity["fingerprint"]:
-        return "there is a run on another graph"
+        return "the folder contains a run on another graph"
     if there["configuration"] != identity["configuration"]:
-        return f"there is another run: {differences(there['configuration'], identity['configuration'])}"
+        changed = differences(there["configuration"], identity["configuration"])
+        return f"the folder contains a run with other settings: {changed}"
     if there["numerics_version"] != identity["numerics_version"]:
         return (
-            "the run was started by an Evergraph that computes other numbers "
+            "the run was started by an Evergraph that computes different numbers "
             f"(numerics version {there['numerics_version']}, here {identity['numerics_version']})"
         )
     return None
 
 
-def _read_identity(manifest: Path, keys: Collection[str]) -> dict[str, Any]:
-    """What the run in a folder is."""
-    try:
-        content = json.loads(manifest.read_bytes())
-        version = content["format_version"] if content["format"] == FORMAT else 0
-        there = {key: content[key] for key in keys} if version == FORMAT_VERSION else {}
-    except (ValueError, LookupError, TypeError, RecursionError) as error:
-        raise InputError("this is not the file of a run, or it is damaged", file=manifest, fix=_ELSEWHERE) from error
-    if not there:
-        raise InputError(
-            f"the run has format version {version}, but {FORMAT_VERSION} is the one known here",
-            file=manifest,
-            fix=f"use the Evergraph that made it, or {_ELSEWHERE}",
-        )
-    return there
-
-
 def _read_rows(path: Path, times: Collection[int | str]) -> dict[_SeedAndTime, TaskRow]:
-    """The rows of a file, after cutting off a half-written last line."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return {}
+    """Read all rows, after cutting off an incomplete last line."""
+    data = _bytes_of(path)
     whole = data.rfind(b"\n") + 1
     if whole < len(data):
-        log.info("%s: cutting off a half-written last line", path)
+        log.info("%s: cutting off an incomplete last line", path)
         with path.open("r+b") as file:
             file.truncate(whole)
             os.fsync(file.fileno())
     rows = _parse_rows(path, data)
     for number, row in enumerate(rows.values(), start=1):
         if row.time not in times:
-            raise _broken(path, number, f"this is a row of {row.time}, at which the run has no task")
+            raise _broken(path, number, f"this is a row of {row.time}, but the run has no such task")
     return rows
 
 
-def _parse_rows(path: Path, data: bytes) -> dict[_SeedAndTime, TaskRow]:
-    """The rows of all lines that end, in their order."""
-    rows: dict[_SeedAndTime, TaskRow] = {}
-    for number, line in enumerate(data.split(b"\n")[:-1], start=1):
-        try:
-            row = TaskRow.from_dict(json.loads(line))
-        except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            what = error.problem if isinstance(error, InputError) else "it is no JSON object"
-            raise _broken(path, number, f"this is no row of a run ({what})") from error
-        if (row.seed, row.time) in rows:
-            raise _broken(path, number, f"this is a second row of seed {row.seed} at {row.time}")
-        rows[row.seed, row.time] = row
-    return rows
+# --- decisions -------------------------------------------------------------------------------------------------------
 
 
-def _broken(path: Path, line: int, problem: str) -> InputError:
-    fix = "remove that line, which has the task run again, or restore the file from a backup"
-    return InputError(problem, file=f"{path}, line {line}", fix=fix)
+@dataclass(frozen=True, eq=False)
+class DecisionTable:
+    """Stored decisions of one task with the true classes, one entry per vertex.
+
+    Parameters
+    ----------
+    ids, best, flagged, score, probability
+        As in `Decisions`; ids are strings or whole numbers.
+    truth
+        Class name; None without a label.
+    unseen, never_before
+        Whether the learner did not know the class, and whether no earlier vertex has it; False without a label.
+    words, neighbours
+        For the flagged vertices with the highest scores: characteristic words (None without text), and the known
+        classes of their neighbours with counts. None for all others.
+    """
+
+    ids: list[str] | list[int]
+    best: NDArray[np.object_]
+    flagged: NDArray[np.bool_]
+    score: NDArray[np.float64]
+    probability: NDArray[np.float64]
+    truth: NDArray[np.object_]
+    unseen: NDArray[np.bool_]
+    never_before: NDArray[np.bool_]
+    words: list[tuple[str, ...] | None]
+    neighbours: list[tuple[tuple[str, int], ...] | None]
+
+    def __len__(self) -> int:
+        return len(self.best)
+
+    @property
+    def labelled(self) -> NDArray[np.bool_]:
+        """Whether each vertex has a label."""
+        return np.array([name is not None for name in self.truth], bool)
+
+
+def write_decisions(task: Task, decisions: Decisions) -> bytes:
+    """Return the Parquet file of a task's decisions; ``truth``, ``unseen`` and ``never_before`` are null without label.
+
+    Examples
+    --------
+    >>> from evergraph.datasets import synthetic
+    >>> from evergraph.learning.learner import LifelongLearner
+    >>> from evergraph.learning.task import Task
+    >>> from evergraph.nn import MLP
+    >>> task = Task(synthetic(vertices=200, times=4, new_classes=1, seed=1), time=3, history=2)
+    >>> decisions = LifelongLearner(MLP(hidden=4), steps=2).adapt(task).predict(task)
+    >>> found = read_decisions(write_decisions(task, decisions))
+    >>> (found.best == decisions.best).all(), (found.truth == task.truth).all(), len(found) == len(task.test_ids)
+    (np.True_, np.True_, True)
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    from evergraph.analysis.explain import neighbours_of, words_of
+    from evergraph.graph.ids import to_arrow
+
+    truth, known = task.truth, set(decisions.known)
+    unlabelled = np.array([name is None for name in truth], bool)
+    flagged = np.flatnonzero(decisions.flagged)
+    chosen = flagged[np.argsort(-decisions.score[flagged], kind="stable")][:_DESCRIBED]
+    # Only labels that the learner could train on: the graph also has the labels of the test vertices.
+    window = task.window
+    codes = np.full(len(window), -1, np.int32)
+    codes[: len(task.targets)] = task.targets
+    slice_ = task.graph.window(task.time, task.time)
+    found_words = words_of(slice_, chosen, before=task.time + 1) if len(chosen) else []
+    words: list[Any] = [None] * len(decisions)
+    neighbours: list[Any] = [None] * len(decisions)
+    around = neighbours_of(window, chosen + task.test.start, codes)
+    for row, row_words, row_neighbours in zip(chosen.tolist(), found_words, around, strict=True):
+        words[row], neighbours[row] = row_words or None, row_neighbours
+
+    def names(column: NDArray[np.object_]) -> pa.Array:
+        return pa.array(column, pa.string()).dictionary_encode()
+
+    table = pa.table(
+        {
+            "id": to_arrow(decisions.ids),
+            "best": names(decisions.best),
+            "rejected": decisions.flagged,
+            "score": decisions.score,
+            "probability": decisions.probability,
+            "truth": names(truth),
+            "unseen": pa.array(np.array([name not in known for name in truth], bool), mask=unlabelled),
+            "never_before": pa.array(task.never_before, mask=unlabelled),
+            "words": pa.array(words, pa.list_(pa.string())),
+            "neighbours": pa.array(neighbours, pa.map_(pa.string(), pa.int64())),
+        }
+    )
+    file = io.BytesIO()
+    parquet.write_table(table, file, compression="zstd")
+    return file.getvalue()
+
+
+def read_decisions(data: bytes, path: Path | None = None) -> DecisionTable:
+    """Read a file of `write_decisions`; ``path`` is named in errors."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        columns = parquet.read_table(io.BytesIO(data)).to_pydict()
+        return DecisionTable(
+            ids=columns["id"],
+            best=np.array(columns["best"], object),
+            flagged=np.array(columns["rejected"], bool),
+            score=np.array(columns["score"], np.float64),
+            probability=np.array(columns["probability"], np.float64),
+            truth=np.array(columns["truth"], object),
+            unseen=np.array(columns["unseen"], bool),  # null becomes False
+            never_before=np.array(columns["never_before"], bool),
+            words=[None if words is None else tuple(words) for words in columns["words"]],
+            neighbours=[None if near is None else tuple(near) for near in columns["neighbours"]],
+        )
+    except (pa.ArrowException, OSError, LookupError, TypeError, ValueError) as error:
+        fix = "run the same command again with --replace, or restore the file from a backup"
+        raise InputError("this is not a file of decisions, or it is damaged", file=path, fix=fix) from error

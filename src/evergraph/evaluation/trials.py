@@ -1,15 +1,16 @@
-"""Trials and where their results are kept: lines of JSON that are only ever appended to.
+"""Trials and grids: run each trial once, on any number of processes, and store each result as it finishes.
 
-A trial is a configuration on a graph under one seed, which any process can run; a grid is a list of them.
+A trial is one configuration with one seed on one graph; a grid is a list of trials. Several processes, started by one
+command or by several, can work on one grid: each claims a trial before it runs it, and finished trials are skipped.
 
 ::
 
     RESULTS/
-      trials/dblp-easy.jsonl      one line for each finished trial on that graph
-      .claims/                    a file for each trial that some process is at
+      trials/dblp-easy.jsonl      one line per finished trial on that graph, only ever appended to
+      .claims/                    one file per trial that a process is running
 
-A line is there once it ends. Each carries a checksum; a line that is half-written, changed, foreign or of another
-version of the numbers is reported and left out, and its trial is run again.
+Each line has a checksum. A line that is incomplete, changed, foreign or of another numerics version is reported and
+ignored, and its trial runs again.
 """
 
 from __future__ import annotations
@@ -17,47 +18,53 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import logging
 import os
-from collections.abc import Iterator, Mapping
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
-from evergraph.errors import InputError
+from evergraph.errors import EvergraphError, InputError
+from evergraph.evaluation.processes import InProcess, completed, executor_for, threads_each
 from evergraph.evaluation.results import NUMERICS_VERSION
 from evergraph.storage.files import append_line, disk_errors
 
-__all__ = ["CLAIMS", "Problem", "Trial", "TrialResult", "TrialStore", "trial_key"]
+__all__ = ["CLAIMS", "GridState", "Problem", "Trial", "TrialResult", "TrialStore", "run_grid", "trial_key"]
+
+log = logging.getLogger(__name__)
 
 TRIALS = "trials"
 CLAIMS = ".claims"
 _SUFFIX = ".jsonl"
 _FIELDS = ("key", "graph", "trial", "seed", "result", "made")
+_WAIT = 5.0  # seconds before checking again on a trial that another process is running
 
 
 class Trial(Protocol):
-    """Something to run once: a value that can be sent to another process.
-
-    What comes of it may depend on nothing but its description and its seed.
-    """
+    """A picklable unit of work whose result depends only on its description and its seed."""
 
     @property
     def graph_name(self) -> str:
-        """Name of its graph; results of one graph are kept together."""
+        """Name of the graph; results on one graph share a file."""
 
     @property
     def seed(self) -> int:
-        """All its randomness."""
+        """Seed of all randomness."""
 
     def described(self) -> dict[str, Any]:
-        """All that makes it this one but the seed, fit for JSON."""
+        """Return everything that identifies the trial except the seed, for JSON."""
 
     def run(self) -> dict[str, Any]:
-        """What comes of it, fit for JSON."""
+        """Run the trial and return its result, for JSON."""
 
 
 def trial_key(trial: Trial) -> str:
-    """What a result is found by: a hash of the description, the seed and the version of the numbers."""
+    """Return the key of a result: a hash of description, seed and numerics version."""
     identity = {"trial": trial.described(), "seed": trial.seed, "numerics_version": NUMERICS_VERSION}
     canonical = json.dumps(identity, sort_keys=True, ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(canonical.encode()).hexdigest()[:32]
@@ -65,18 +72,9 @@ def trial_key(trial: Trial) -> str:
 
 @dataclass(frozen=True)
 class TrialResult:
-    """A trial that has run.
+    """A finished trial: key (`trial_key`), graph name, description, seed and result.
 
-    Parameters
-    ----------
-    key
-        See `trial_key`.
-    graph, trial, seed
-        Its graph's name, its description and its seed.
-    result
-        What came of it.
-    made
-        How: version of this package, number of threads, seconds, and when.
+    ``made`` records the package version, number of threads, seconds and date.
     """
 
     key: str
@@ -89,19 +87,12 @@ class TrialResult:
 
 @dataclass(frozen=True)
 class Problem:
-    """Something in a store that is not used.
-
-    Parameters
-    ----------
-    file, line, what
-        Where it is, and what is wrong with it.
-    again
-        Whether its trial has no other result.
+    """A file or line of a store that is ignored; ``again`` is whether its trial has no other result.
 
     Examples
     --------
-    >>> str(Problem(Path("trials/x.jsonl"), 3, "it is half-written"))
-    'trials/x.jsonl, line 3: it is half-written; it is not used, and its trial will be run again'
+    >>> str(Problem(Path("trials/x.jsonl"), 3, "the line is incomplete"))
+    'trials/x.jsonl, line 3: the line is incomplete; it is ignored, and its trial will run again'
     """
 
     file: Path
@@ -112,32 +103,24 @@ class Problem:
     def __str__(self) -> str:
         place = str(self.file) if self.line is None else f"{self.file}, line {self.line}"
         again = self.line is not None and self.again
-        after = "it is not used" + (", and its trial will be run again" if again else "")
+        after = "it is ignored" + (", and its trial will run again" if again else "")
         return f"{place}: {self.what}; {after}"
 
 
 @dataclass
 class TrialStore:
-    """The results in a folder.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> store = TrialStore(Path(tempfile.mkdtemp()))
-    >>> store.read(), store.problems
-    ({}, [])
-    """
+    """The results of finished trials in a folder."""
 
     folder: Path
     problems: list[Problem] = field(default_factory=list)
 
     def read(self, graph: str | None = None) -> dict[str, TrialResult]:
-        """All finished trials by their key, or those on one graph; what cannot be used is in `problems` afterwards."""
+        """Return all finished trials, or those on one graph, by key; sets `problems` to what had to be ignored."""
         self.problems = []
         found: dict[str, TrialResult] = {}
         for path, content in _contents(self.folder / TRIALS, graph):
             if content is None:
-                self.problems.append(Problem(path, None, "this is no file of results"))
+                self.problems.append(Problem(path, None, "this is not a file of results"))
                 continue
             *lines, rest = content.split(b"\n")
             for number, line in enumerate(lines, start=1):
@@ -151,11 +134,11 @@ class TrialStore:
                 else:
                     found[row.key] = row
             if rest:
-                self.problems.append(Problem(path, len(lines) + 1, "it is half-written"))
+                self.problems.append(Problem(path, len(lines) + 1, "the line is incomplete"))
         return found
 
     def append(self, trial: Trial, result: Mapping[str, Any], made: Mapping[str, Any]) -> TrialResult:
-        """Keep what came of a trial, and have the disk confirm it."""
+        """Append the result of a trial and sync it to disk."""
         given: dict[str, Any] = {
             "key": trial_key(trial),
             "graph": trial.graph_name,
@@ -165,18 +148,18 @@ class TrialStore:
             "result": result,
             "made": made,
         }
-        row: dict[str, Any] = json.loads(_dumped(given))  # as it will be read: keys are strings, tuples are lists
+        row: dict[str, Any] = json.loads(_dumped(given))  # as it will be read: string keys, lists
         path = self.folder / TRIALS / f"{trial.graph_name}{_SUFFIX}"
-        with disk_errors(path, "the result could not be kept"):
+        with disk_errors(path, "the result could not be written"):
             path.parent.mkdir(parents=True, exist_ok=True)
             append_line(path, _dumped(row | {"check": _check(row)}))
         return TrialResult(**{name: row[name] for name in _FIELDS})
 
     @contextlib.contextmanager
     def claimed(self, key: str) -> Iterator[bool]:
-        """Hold a trial, so that no other process runs it too; False if one is at it.
+        """Claim a trial until the block ends; gives False if another process has it.
 
-        A claim goes with its process, however that ends.
+        The operating system releases the claim of a process that ends, however it ends.
         """
         path = self.folder / CLAIMS / key
         with contextlib.ExitStack() as held:
@@ -185,17 +168,17 @@ class TrialStore:
                 file = held.enter_context(path.open("w"))
                 try:
                     _lock(file.fileno(), wait=False)
-                    mine = _is_named(file.fileno(), path)  # else whoever had it has just let go of it
+                    mine = _is_named(file.fileno(), path)  # else the other process has just removed it
                 except BlockingIOError:
                     mine = False
             yield mine
             if mine:
-                with contextlib.suppress(OSError):  # Windows removes no file that is open
+                with contextlib.suppress(OSError):  # Windows does not remove open files
                     path.unlink()
 
 
 def _contents(folder: Path, graph: str | None) -> Iterator[tuple[Path, bytes | None]]:
-    """The files in a folder, or that of one graph, with what is in them; None for what cannot be results."""
+    """Return the files of a folder, or that of one graph, with their content; None for other files."""
     try:
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
             if graph is not None and path.name != graph + _SUFFIX:
@@ -204,15 +187,15 @@ def _contents(folder: Path, graph: str | None) -> Iterator[tuple[Path, bytes | N
                 yield path, None
                 continue
             with path.open("rb") as file:
-                with contextlib.suppress(OSError):  # not every disk can lock
-                    _lock(file.fileno(), wait=True, shared=True)  # a line that is being written is not half-written
+                with contextlib.suppress(OSError):  # not every file system can lock
+                    _lock(file.fileno(), wait=True, shared=True)  # waits until a line is written completely
                 content = file.read()
             yield path, content
     except OSError as error:
         raise InputError(
             f"the results could not be read ({error.strerror or error})",
             file=error.filename or folder,
-            fix="change permissions, or choose another folder of results",
+            fix="change the permissions, or choose another folder",
         ) from error
 
 
@@ -226,31 +209,31 @@ def _check(row: Mapping[str, Any]) -> str:
 
 
 def _read(line: bytes) -> TrialResult | str:
-    """A line as a finished trial, or what is wrong with it."""
+    """Return a finished trial, or what is wrong with the line."""
     try:
         row = json.loads(line)
         check = row.pop("check")
         found = TrialResult(**{name: row[name] for name in _FIELDS})
         version, right = row["numerics_version"], _check(row)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return "it is no result, or is half-written"
+        return "the line is not a result, or is incomplete"
     if check != right:
-        return "it was changed after it was written"
+        return "the line was changed after it was written"
     if version != NUMERICS_VERSION:
-        return f"it has version {version} of the numbers, and {NUMERICS_VERSION} is the one here"
+        return f"the line has numerics version {version}, but this Evergraph computes version {NUMERICS_VERSION}"
     return found
 
 
 def _lock(handle: int, *, wait: bool, shared: bool = False) -> None:
     try:
         import fcntl
-    except ImportError:  # not on Windows, where one process should write at a time
+    except ImportError:  # Windows: run one process at a time
         return
     fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
 
 
 def _is_named(handle: int, path: Path) -> bool:
-    """Whether an open file is still the one of that name."""
+    """Whether an open file still has this path."""
     try:
         return os.path.samestat(os.fstat(handle), path.stat())
     except FileNotFoundError:
@@ -258,6 +241,219 @@ def _is_named(handle: int, path: Path) -> bool:
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a place that cannot be a folder of results."""
+    """Refuse a path that is a file."""
     if folder.exists() and not folder.is_dir():
         raise InputError("this is a file, not a folder", file=folder, fix="choose another folder")
+
+
+# --- grids -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Done:
+    """Outcome of a trial: it ``ran``, was ``there`` already, runs ``elsewhere`` at the moment, or ``failed``."""
+
+    key: str
+    outcome: Literal["ran", "there", "elsewhere", "failed"]
+    seconds: float = 0.0
+    accuracy: float | None = None
+    error: str = ""
+
+
+@dataclass
+class GridState:
+    """Progress of a grid.
+
+    Parameters
+    ----------
+    total, there
+        Number of trials, and how many had a result before, or got one from another command.
+    ran, failed
+        Number of trials that ran here, and that failed.
+    left_seconds
+        Estimated seconds for the rest; None until a trial has run.
+    best
+        Description of the best trial that ran.
+    errors
+        Messages of the failed trials.
+    """
+
+    total: int
+    there: int = 0
+    ran: int = 0
+    failed: int = 0
+    left_seconds: float | None = None
+    best: str = ""
+    errors: list[str] = field(default_factory=list)
+
+    @property
+    def left(self) -> int:
+        """Number of trials that are not done yet."""
+        return self.total - self.there - self.ran - self.failed
+
+
+def run_grid(
+    trials: Sequence[Trial],
+    folder: Path,
+    *,
+    jobs: int = 1,
+    threads: int | None = None,
+    executor: Executor | None = None,
+    on_done: Callable[[GridState], object] | None = None,
+) -> dict[str, TrialResult]:
+    """Run all trials of a grid that have no result yet, and return all results of the grid by key.
+
+    Parameters
+    ----------
+    trials
+        The grid, in the order to run it.
+    folder
+        Folder of the results (`TrialStore`).
+    jobs, threads
+        Number of processes, and of threads in each; by default the processes share all cores.
+    executor
+        Anything with the ``submit`` of `concurrent.futures` whose workers see the same folder; by default, processes
+        are started. It gets up to ``2 * jobs`` trials at a time.
+    on_done
+        Called with the progress at the start and after each trial.
+    """
+    if jobs < 1:
+        raise InputError(f"jobs is {jobs}", fix="pass a whole number of at least 1")
+    store = TrialStore(folder)
+    by_key = {trial_key(trial): trial for trial in trials}
+    there = store.read()
+    for problem in store.problems:
+        log.warning("%s", problem)
+    state = GridState(len(by_key), there=sum(key in there for key in by_key))
+    if on_done is not None:
+        on_done(state)
+    waiting = [trial for key, trial in by_key.items() if key not in there]
+    if waiting:
+        threads = threads or max((os.cpu_count() or 1) // jobs, 1)
+        tally = _Tally(state, waiting, jobs, on_done)
+        for key, trial in by_key.items():
+            if key in there:
+                tally.learn(trial, there[key].made["seconds"])
+        with executor_for(executor, min(jobs, len(waiting))) as pool:
+            _run_all(waiting, folder, threads, pool, jobs, tally)
+    found = store.read()
+    if state.errors:
+        log.warning("%d of %d trials failed; the first: %s", state.failed, state.total, state.errors[0])
+    return {key: found[key] for key in by_key if key in found}
+
+
+def _run_all(trials: Sequence[Trial], folder: Path, threads: int, pool: Executor, jobs: int, tally: _Tally) -> None:
+    """Keep the pool busy; check trials that run elsewhere again when all others are done."""
+    at_once = 1 if isinstance(pool, InProcess) else 2 * jobs  # one spare trial each, so that no process idles
+    while trials:
+        elsewhere = []
+        with contextlib.closing(
+            completed(trials, lambda trial: pool.submit(work, folder, trial, threads), at_once)
+        ) as outcomes:
+            for trial, done in outcomes:
+                if done.outcome == "elsewhere":
+                    elsewhere.append(trial)
+                else:
+                    tally.add(done, trial)
+        if elsewhere:
+            time.sleep(_WAIT)
+        trials = elsewhere
+
+
+def work(folder: Path, trial: Trial, threads: int) -> Done:
+    """Run one trial in a worker, unless it has a result or runs elsewhere."""
+    import evergraph
+
+    store, key = TrialStore(folder), trial_key(trial)
+    with store.claimed(key) as mine, threads_each(threads):
+        if not mine:
+            return Done(key, "elsewhere")
+        if key in store.read(trial.graph_name):
+            return Done(key, "there")
+        start = time.perf_counter()
+        try:
+            result = trial.run()
+        except EvergraphError as error:
+            return Done(key, "failed", error=f"{in_words(trial)}: {error}")
+        seconds = time.perf_counter() - start
+        made = {
+            "version": evergraph.__version__,
+            "threads": threads,
+            "seconds": round(seconds, 3),
+            "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        store.append(trial, result, made)
+    return Done(key, "ran", seconds, _accuracy(result))
+
+
+def _accuracy(result: Any) -> float | None:
+    found = result.get("accuracy")
+    values = [value for value in (found if isinstance(found, list | tuple) else [found]) if value is not None]
+    return sum(values) / len(values) if values else None
+
+
+class _Tally:
+    """Counts outcomes, reports them, and estimates the seconds left from the most similar trials."""
+
+    def __init__(
+        self, state: GridState, waiting: Iterable[Trial], jobs: int, on_done: Callable[[GridState], object] | None
+    ) -> None:
+        self.state, self.jobs, self.on_done = state, jobs, on_done
+        self.waiting = Counter(map(kinds_of, waiting))
+        self.best = -1.0
+        self._seconds: dict[str, tuple[float, int]] = {}
+
+    def learn(self, trial: Trial, seconds: float) -> None:
+        for kind in kinds_of(trial):
+            total, number = self._seconds.get(kind, (0.0, 0))
+            self._seconds[kind] = total + seconds, number + 1
+
+    def add(self, done: Done, trial: Trial) -> None:
+        state = self.state
+        self.waiting[kinds_of(trial)] -= 1
+        if done.outcome == "ran":
+            state.ran += 1
+            self.learn(trial, done.seconds)
+            if done.accuracy is not None and done.accuracy > self.best:
+                self.best, state.best = done.accuracy, f"accuracy {done.accuracy:.3f}: {in_words(trial)}"
+        elif done.outcome == "there":
+            state.there += 1
+        else:
+            state.failed += 1
+            state.errors.append(done.error)
+        estimates = [(self._estimate(kinds), number) for kinds, number in self.waiting.items() if number]
+        known = [seconds * number for seconds, number in estimates if seconds is not None]
+        state.left_seconds = sum(known) / self.jobs if len(known) == len(estimates) else None
+        if self.on_done is not None:
+            self.on_done(state)
+
+    def _estimate(self, kinds: Sequence[str]) -> float | None:
+        known = next((self._seconds[kind] for kind in kinds if kind in self._seconds), None)
+        return None if known is None else known[0] / known[1]
+
+
+def kinds_of(trial: Trial) -> tuple[str, ...]:
+    """Return groups of similar trials for the estimate: same settings, same model, same graph, any."""
+    settings = _settings(trial)
+    graph, model = trial.graph_name, json.dumps(settings.get("model"))
+    rest = json.dumps([settings.get(name) for name in ("history", "steps", "pretraining", "split")])
+    return f"{graph} {model} {rest}", f"{graph} {model}", f"{graph}", ""
+
+
+def _settings(trial: Trial) -> dict[str, Any]:
+    described = trial.described()
+    found: dict[str, Any] = described.get("configuration", described)
+    return found
+
+
+def in_words(trial: Trial) -> str:
+    """Describe a trial in a few words."""
+    settings = _settings(trial)
+    model, parts = settings.get("model"), [trial.graph_name]
+    if model is not None:
+        parts.append(model["name"] if isinstance(model, dict) else str(model))
+    if "history" in settings:
+        parts.append(f"history {settings['history']}")
+    if "restart" in settings:
+        parts.append(settings["restart"])
+    return ", ".join([*parts, f"seed {trial.seed}"])

@@ -1,1 +1,1 @@
-"""One page that tells what came of a run or a workspace: values in, HTML out."""
+"""Reports: a run or a workspace as one HTML page, and tables and figures of a comparison."""

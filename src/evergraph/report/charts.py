@@ -1,8 +1,7 @@
-"""Each part of a report as a Plotly figure, in the JSON that plotly.js takes.
+"""The charts of a report as Plotly figures, in the JSON that plotly.js reads.
 
-Figures are plain dicts, for the page must not wait for Plotly's Python package. A colour is a variable of the style
-sheet, such as ``var(--blue)``: the page knows what it is in its theme. Texts from data are escaped, for Plotly takes
-some tags for its own.
+Figures are plain dicts, because Plotly's Python package is slow to import. Colours are variables of the style sheet,
+such as ``var(--blue)``, so that they follow the theme. Texts from data are escaped, because Plotly interprets tags.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from itertools import accumulate
 from typing import Any
 
 from evergraph.analysis.description import ClassHistory, DriftAt
+from evergraph.report.content import Band, Calibration, ConfusionTable, Slices, ThresholdCurve, Transfer
 from evergraph.report.measures import OTHER
-from evergraph.report.story import Band, Calibration, ConfusionTable, Slices, ThresholdCurve, Transfer
 
 _LONGEST, _LONGEST_NARROW, _LONGEST_HOVER = 36, 17, 70
 _ROW = 24  # pixels of a row of cells
@@ -56,7 +55,7 @@ _LAYOUT: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Key:
-    """An entry of a legend; marks are ``line``, ``dashed``, ``dotted`` and ``area``."""
+    """An entry of a legend; ``mark`` is ``line``, ``dashed``, ``dotted`` or ``area``."""
 
     text: str
     colour: str
@@ -66,9 +65,9 @@ class Key:
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure with its id, a text for those who cannot see it, its unit and its legend.
+    """A figure with its id, a description for screen readers, the title of its y axis and its legend.
 
-    ``narrow`` holds what is different on a narrow screen: values by their place in the layout (``yaxis.ticktext``).
+    ``narrow`` has what differs on a narrow screen: values by their path in the layout (``yaxis.ticktext``).
     """
 
     name: str
@@ -81,7 +80,7 @@ class Chart:
 
     @property
     def figure(self) -> dict[str, Any]:
-        """What the page hands to plotly.js."""
+        """The figure for plotly.js."""
         return {"data": self.data, "layout": self.layout, "narrow": self.narrow}
 
 
@@ -89,7 +88,7 @@ class Chart:
 
 
 def accuracy_chart(slices: Slices) -> Chart:
-    """Accuracy at each time, with its band."""
+    """Accuracy by period with its band."""
     times = [row.time for row in slices.rows]
     known = [row.known_accuracy for row in slices.rows]
     keys = (
@@ -101,24 +100,26 @@ def accuracy_chart(slices: Slices) -> Chart:
         *_banded(times, [row.accuracy for row in slices.rows], keys[0]),
     ]
     label = f"Line chart of the accuracy from {times[0]} to {times[-1]}; the numbers are in the table below."
-    return Chart("accuracy-chart", label, "Right, % of vertices", data, _over_time(times), keys)
+    return Chart("accuracy-chart", label, "Accuracy, % of vertices", data, _over_time(times), keys)
 
 
 def unseen_chart(slices: Slices) -> Chart:
-    """Truly unseen and flagged vertices at each time."""
+    """Truly unseen and flagged vertices by period."""
     times = [row.time for row in slices.rows]
     unseen = [None if row.unseen is None else Band(row.unseen) for row in slices.rows]
-    keys = (Key("held to be unseen", "orange"), Key("truly unseen", "blue", "dashed"))
+    keys = (Key("flagged as unseen", "orange", short="flagged"), Key("truly unseen", "blue", "dashed"))
     data = [
-        *_banded(times, [row.rejected for row in slices.rows], keys[0]),
+        *_banded(times, [row.flagged for row in slices.rows], keys[0]),
         _line(times, _means(unseen), keys[1], _percents(unseen)),
     ]
-    label = f"Line chart of the share of unseen vertices from {times[0]} to {times[-1]}; the numbers are in the table."
-    return Chart("unseen-chart", label, "Unseen, % of vertices", data, _over_time(times), keys)
+    label = (
+        f"Line chart of flagged and unseen vertices from {times[0]} to {times[-1]}; the numbers are in the table below."
+    )
+    return Chart("unseen-chart", label, "Share of vertices, %", data, _over_time(times), keys)
 
 
 def transfer_chart(transfer: Transfer) -> Chart:
-    """The gain of keeping the weights at each time; the first time does not count."""
+    """Gain of warm over cold restarts by period; the first task does not count."""
     gains = [None if gain is None else 100 * gain for gain in transfer.gains]
     colours = ["var(--orange)" if gain is not None and gain < 0 else "var(--blue)" for gain in gains]
     marker = {"color": ["var(--pale)", *colours[1:]]}
@@ -128,19 +129,19 @@ def transfer_chart(transfer: Transfer) -> Chart:
     layout["yaxis"] |= {"rangemode": "normal", "zeroline": True, "zerolinecolor": "var(--soft)"}
     layout["bargap"] = 0.35
     keys = (
-        Key("keeping is better", "blue", "area"),
-        Key("starting afresh is better", "orange", "area"),
-        Key("does not count: nothing was learnt before", "pale", "area"),
+        Key("warm restarts are better", "blue", "area"),
+        Key("cold restarts are better", "orange", "area"),
+        Key("first task, not counted", "pale", "area"),
     )
-    label = "Bar chart of the gain in accuracy at each time; the numbers are in the table below."
+    label = "Bar chart of the gain in accuracy by period; the numbers are in the table below."
     return Chart("transfer-chart", label, "Gain in accuracy, percentage points", [bars], layout, keys)
 
 
 def drift_chart(drift: Sequence[DriftAt], first: str | None) -> Chart:
-    """How far the mix of classes moved, and from which time on there are decisions."""
+    """Drift of the class distribution, with a mark at the first task."""
     keys = (
-        Key("against the time before", "blue", short="the time before"),
-        Key("against all times before", "green", "dashed", "all before"),
+        Key("from the previous period", "blue", short="from previous"),
+        Key("from all previous periods", "green", "dashed", "from all previous"),
     )
     times = [str(one.time) for one in drift]
     columns = ([one.consecutive for one in drift], [one.cumulative for one in drift])
@@ -152,23 +153,23 @@ def drift_chart(drift: Sequence[DriftAt], first: str | None) -> Chart:
     layout["yaxis"] |= {"range": [0, 1.02], "tickformat": ".1f"}
     if first is not None:
         start = _placed([*times, first])[-1]
-        layout |= _mark(start, "first decisions", left=start > _placed(times)[len(times) // 2])
-    label = "Line chart of the drift over time; the numbers are in the table below."
-    return Chart("drift-chart", label, "Drift, 0 to 1", data, layout, keys)
+        layout |= _mark(start, "first task", left=start > _placed(times)[len(times) // 2])
+    label = "Line chart of the drift by period; the numbers are in the table below."
+    return Chart("drift-chart", label, "Drift, from 0 to 1", data, layout, keys)
 
 
 # --- charts of cells -------------------------------------------------------------------------------------------------
 
 
 def timeline_chart(times: Sequence[str], classes: Sequence[ClassHistory]) -> Chart:
-    """Vertices of each class at each time, as cells."""
+    """Number of vertices by class and period, as cells."""
     counts = [dict(zip(map(str, one.times), one.counts, strict=True)) for one in classes]
     most = max(count for one in classes for count in one.counts)
     hover = [
         [f"{_escaped(one.name)}<br>{_escaped(time)}: {at.get(time, 0):,}" for time in times]
         for one, at in zip(classes, counts, strict=True)
     ]
-    # The root, so that small classes are seen beside large ones.
+    # Square roots, so that small classes are visible next to large ones.
     roots = [[at[time] ** 0.5 if at.get(time) else None for time in times] for at in counts]
     names = [one.name for one in classes]
     layout, narrow = _rows(names, [""] * len(names))
@@ -178,13 +179,13 @@ def timeline_chart(times: Sequence[str], classes: Sequence[ClassHistory]) -> Cha
         place |= {f"{prefix}tickvals": ticks, f"{prefix}ticktext": [_escaped(times[at]) for at in ticks]}
     layout["xaxis"]["range"] = [-0.5, len(times) - 0.5]
     keys = (Key("few vertices", "heat-low", "area"), Key(f"{most:,} vertices", "heat-high", "area"))
-    label = f"Cells of {len(names)} classes by time; first and last times are in the table below."
+    label = f"Cells of {len(names)} classes by period; first and last periods are in the table below."
     data = [_cells(roots, hover, most**0.5)]
-    return Chart("timeline-chart", label, "Vertices of a class at a time", data, layout, keys, narrow)
+    return Chart("timeline-chart", label, "Number of vertices by class and period", data, layout, keys, narrow)
 
 
 def confusion_chart(confusion: ConfusionTable) -> Chart:
-    """Truth by decision, as shares of the truth."""
+    """Decisions by true class, as shares of each true class."""
     labels = confusion_labels(confusion.names)
     hover, shares = [], []
     for (_, truth), counts in zip(labels, confusion.counts, strict=True):
@@ -192,25 +193,25 @@ def confusion_chart(confusion: ConfusionTable) -> Chart:
         shares.append([count / total if count else None for count in counts])
         hover.append(
             [
-                f"truly: {_escaped(truth)}<br>taken for: {_escaped(said)}<br>"
+                f"true class: {_escaped(truth)}<br>decision: {_escaped(decision)}<br>"
                 f"{count:,} vertices, {100 * count / total:.0f} % of the row"
-                for (_, said), count in zip(labels, counts, strict=True)
+                for (_, decision), count in zip(labels, counts, strict=True)
             ]
         )
     marks = [mark for mark, _ in labels]
     layout, narrow = _rows([name for _, name in labels], [f"  {mark}" for mark in marks])
     layout["xaxis"] |= {"tickvals": list(range(len(marks))), "ticktext": marks, "side": "top"}
-    layout["xaxis"]["title"]["text"] = "Taken for"
+    layout["xaxis"]["title"]["text"] = "Decision"
     layout["margin"] |= {"t": 56, "b": 8}
     narrow["xaxis.tickfont"] = {"size": 10}
     label = "Cells of true classes (rows) by decisions (columns); the numbers are in the table below."
     keys = (Key("few of the row", "heat-low", "area"), Key("all of the row", "heat-high", "area"))
-    unit = "Share of a true class (row) that was taken for another (column)"
+    unit = "Decisions (columns) by true class (rows), share of the row"
     return Chart("confusion-chart", label, unit, [_cells(shares, hover, 1)], layout, keys, narrow)
 
 
 def confusion_labels(names: Sequence[str]) -> list[tuple[str, str]]:
-    """A short mark for each row and column of a confusion, and its name in words.
+    """Return a short mark and a name for each row and column of a confusion.
 
     Examples
     --------
@@ -228,9 +229,9 @@ def confusion_labels(names: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def calibration_chart(calibration: Calibration) -> Chart:
-    """Probability against the share that is right."""
+    """Accuracy by probability."""
     most = max(one.count for one in calibration.bins)
-    keys = (Key("this learner; large dots have more vertices", "blue"), Key("perfect", "soft", "dotted"))
+    keys = (Key("decisions (larger dot: more vertices)", "blue"), Key("perfect calibration", "soft", "dotted"))
     points = _line(
         [100 * one.confidence for one in calibration.bins],
         [100 * one.accuracy for one in calibration.bins],
@@ -239,19 +240,19 @@ def calibration_chart(calibration: Calibration) -> Chart:
     )
     sizes = [6 + 14 * (one.count / most) ** 0.5 for one in calibration.bins]
     points["marker"] |= {"opacity": 1, "line": {"width": 0}, "size": sizes}
-    points["hovertemplate"] = "probability %{x:.1f} %<br>right %{y:.1f} %<br>%{text}<extra></extra>"
+    points["hovertemplate"] = "probability %{x:.1f} %<br>correct %{y:.1f} %<br>%{text}<extra></extra>"
     layout = deepcopy(_LAYOUT) | {"hovermode": "closest"}
     layout["xaxis"]["range"] = layout["yaxis"]["range"] = [-2, 102]
-    layout["xaxis"]["title"]["text"] = "Probability of the best class, %"
-    label = "Line chart of probability against the share that is right; the numbers are in the table below."
+    layout["xaxis"]["title"]["text"] = "Probability of the most likely class, %"
+    label = "Line chart of accuracy by probability; the numbers are in the table below."
     data = [_line([0, 100], [0, 100], keys[1], None), points]
-    return Chart("calibration-chart", label, "Right, % of vertices", data, layout, keys)
+    return Chart("calibration-chart", label, "Correct, % of vertices", data, layout, keys)
 
 
 def threshold_chart(curve: ThresholdCurve) -> Chart:
-    """What each threshold would have done."""
+    """Found vertices, false alarms and MCC by threshold."""
     keys = (
-        Key("unseen vertices found", "blue"),
+        Key("unseen vertices found", "blue", short="found"),
         Key("false alarms", "orange", "dashed"),
         Key("MCC", "green", "dotted"),
     )
@@ -265,16 +266,16 @@ def threshold_chart(curve: ThresholdCurve) -> Chart:
     narrow = {"xaxis.title.text": re.sub("(.{20,}?) ", r"\1<br>", _escaped(curve.axis), count=1)}
     if curve.in_force is not None:
         left = curve.in_force > (curve.thresholds[0] + curve.thresholds[-1]) / 2
-        layout |= _mark(curve.in_force, f"in force: {curve.in_force:.3g}", left=left)
+        layout |= _mark(curve.in_force, f"in use: {curve.in_force:.3g}", left=left)
         layout["margin"] |= {"t": 28}
-    label = "Line chart of what each threshold would have found; the numbers are in the table below."
-    return Chart("threshold-chart", label, "Share, or MCC", data, layout, keys, narrow)
+    label = "Line chart of the results by threshold; the numbers are in the table below."
+    return Chart("threshold-chart", label, "Share from 0 to 1, or MCC", data, layout, keys, narrow)
 
 
 def differences_chart(shares: Sequence[float], steps: str, history: int | None) -> Chart:
-    """The distribution of time differences, and what the history covers of it."""
+    """Distribution of the time differences, and the part that the history covers."""
     covered = [history is None or at <= history for at in range(len(shares))]
-    keys = [Key("within the history", "blue", "area"), Key("all up to here", "orange", "dashed")]
+    keys = [Key("within the history", "blue", "area"), Key("cumulative", "orange", "dashed")]
     if not all(covered):
         keys.insert(1, Key("older", "pale", "area"))
     places, total = list(range(len(shares))), [100 * share for share in accumulate(shares)]
@@ -291,7 +292,7 @@ def differences_chart(shares: Sequence[float], steps: str, history: int | None) 
     layout["xaxis"]["title"]["text"] = f"Time difference, {_escaped(steps)}"
     layout["xaxis"] |= {"dtick": 1} if len(shares) <= 4 else {}
     layout["yaxis"] |= {"range": [0, 104]}
-    label = "Bar chart of time differences with their cumulative share; the numbers are in the table below."
+    label = "Bar chart of time differences and their cumulative share; the numbers are in the table below."
     return Chart("differences-chart", label, "Pairs of vertices, %", [bars, running], layout, keys)
 
 
@@ -299,7 +300,7 @@ def differences_chart(shares: Sequence[float], steps: str, history: int | None) 
 
 
 def shortened(text: str, longest: int) -> str:
-    """Return a text cut in the middle, for names often differ at their ends.
+    """Shorten a text in the middle, because names often differ at their ends.
 
     Examples
     --------
@@ -311,7 +312,7 @@ def shortened(text: str, longest: int) -> str:
 
 
 def thinned(times: Sequence[str], width: float) -> list[int]:
-    """Return the places of as many times as can be written side by side in so many pixels, evenly spaced.
+    """Return evenly spaced places of as many labels as fit side by side into a width in pixels.
 
     Examples
     --------
@@ -328,15 +329,16 @@ def _escaped(text: str) -> str:
 
 
 def _placed(times: Sequence[str]) -> list[Any]:
-    """Return times as the axis of `_over_time` places them: as numbers where all are."""
+    """Return times as numbers if all are numbers."""
     return [int(time) for time in times] if all(re.fullmatch("[0-9]{1,15}", time) for time in times) else list(times)
 
 
 def _over_time(times: Sequence[str]) -> dict[str, Any]:
-    """Return the layout of a chart over time: whole numbers, dates, or whatever times are called."""
+    """Return the layout of a chart over periods: whole numbers, dates or names."""
     layout, at = deepcopy(_LAYOUT), _placed(times)
+    layout["xaxis"]["title"]["text"] = "Period"
     if at and isinstance(at[0], int):
-        few = max(at) - min(at) <= 4  # or plotly would write half a year between two years
+        few = max(at) - min(at) <= 4  # without it, plotly labels half years
         layout["xaxis"] |= {"type": "linear", **({"dtick": 1} if few else {})}
     else:
         dates = all(re.fullmatch(r"\d{4}-\d{2}(-\d{2})?", time) for time in times)
@@ -345,7 +347,7 @@ def _over_time(times: Sequence[str]) -> dict[str, Any]:
 
 
 def _rows(names: Sequence[str], marks: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the layout of rows of cells, the first at the top, and what is different on a narrow screen."""
+    """Return the layout of rows of cells, and what differs on a narrow screen."""
     layout = deepcopy(_LAYOUT) | {"hovermode": "closest", "height": _ROW * len(names) + 64}
     layout["xaxis"] |= {"fixedrange": True, "ticks": "", "showline": False}
     wide, narrow = (
@@ -374,7 +376,7 @@ def _cells(values: Sequence[Sequence[float | None]], hover: Sequence[Sequence[st
 
 
 def _line(x: Sequence[Any], y: Sequence[float | None], key: Key, hover: Sequence[str] | None) -> dict[str, Any]:
-    """Return a line in the look of its key; ``hover`` is what each point says, and None lets it say nothing."""
+    """Return a line in the style of its legend entry; ``hover`` has the text of each point, None for no text."""
     colour = f"var(--{key.colour})"
     found: dict[str, Any] = {
         "type": "scatter",
@@ -384,13 +386,13 @@ def _line(x: Sequence[Any], y: Sequence[float | None], key: Key, hover: Sequence
         "name": key.short or key.text,
         "line": {"color": colour, "width": 2, "dash": _DASHES[key.mark]},
         "marker": {"color": colour, "size": 6},
-        "cliponaxis": False,  # so that a dot on the edge is whole
+        "cliponaxis": False,  # do not cut a dot at the edge
     }
     return found | ({"hoverinfo": "skip"} if hover is None else {"text": list(hover), "hovertemplate": "%{text}"})
 
 
 def _banded(times: Sequence[str], bands: Sequence[Band | None], key: Key) -> list[dict[str, Any]]:
-    """Return a line of shares in its band; where there are too few intervals for an area, each is a bar."""
+    """Return a line of shares with its band; too few intervals for an area become error bars."""
     drawn = _line(times, _means(bands), key, _percents(bands))
     low, high = (
         [None if band is None or (end := getattr(band, side)) is None else 100 * end for band in bands]
@@ -416,7 +418,7 @@ def _means(bands: Sequence[Band | None]) -> list[float | None]:
 
 
 def _percents(bands: Sequence[Band | None]) -> list[str]:
-    """Return means with their intervals, in words.
+    """Return means with their intervals as text.
 
     Examples
     --------
@@ -433,7 +435,7 @@ def _percents(bands: Sequence[Band | None]) -> list[str]:
 
 
 def _mark(x: Any, text: str, *, left: bool) -> dict[str, Any]:
-    """Return a dotted line from bottom to top, with a word on one side of it."""
+    """Return a vertical dotted line with a text beside it."""
     line = {"color": "var(--soft)", "width": 1.5, "dash": "2px,3px"}
     note = {"x": x, "y": 1, "yref": "paper", "yanchor": "top", "text": _escaped(text), "showarrow": False}
     note |= {"xanchor": "right" if left else "left", "xshift": -4 if left else 4}

@@ -1,4 +1,4 @@
-"""Parts of a story that are counted over decisions: confusion, calibration, thresholds, shares with intervals."""
+"""Parts of a report that count decisions: confusion, calibration, thresholds, shares with intervals."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from evergraph.evaluation.metrics import over_seeds
 from evergraph.graph.classes import UNSEEN
-from evergraph.report.story import Band, Calibration, CalibrationBin, ConfusionTable, Missing, ThresholdCurve
+from evergraph.report.content import Band, Calibration, CalibrationBin, ConfusionTable, Missing, ThresholdCurve
 
 OTHER = "other classes"
 
@@ -19,14 +19,14 @@ _LARGEST = 10  # classes of a confusion
 _BINS = 10
 _CUTS = 100  # of a threshold curve
 _AXES = {
-    "probability": "Least probability that a known class needs to claim a vertex",
-    "score": "Score above which a vertex is held to be unseen",
+    "probability": "Threshold: vertices with a lower probability are flagged",
+    "score": "Threshold: vertices with a higher score are flagged",
 }
-_NO_TRUTH = Missing("No vertex that was decided has a label yet, so there is no truth to compare with.")
+_NO_TRUTH = Missing("No decided vertex has a label, so the decisions cannot be compared with the truth.")
 
 
 def band_over_seeds(values: NDArray[np.float64]) -> Band | None:
-    """Mean of a share over seeds, with Student's interval cut to 0 and 1; NaN is left out, and None if nothing is left.
+    """Mean of a share over seeds with Student's interval, cut to 0 and 1; None if all values are NaN.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def band_over_seeds(values: NDArray[np.float64]) -> Band | None:
 
 
 def band_of_share(share: float, n: int) -> Band | None:
-    """A share of ``n`` vertices with Wilson's 95 % interval: what other vertices of the kind might have given.
+    """Return a share of ``n`` vertices with Wilson's 95 % interval.
 
     Examples
     --------
@@ -61,10 +61,9 @@ def band_of_share(share: float, n: int) -> Band | None:
 def confusion_of(
     truth: NDArray[np.object_], decided: NDArray[np.object_], unseen: NDArray[np.bool_], over: str
 ) -> ConfusionTable | Missing:
-    """Count truth against decision for the largest classes; all arrays are of labelled vertices.
+    """Count true classes against decisions for the largest classes; all arrays are over labelled vertices.
 
-    ``decided`` holds names of known classes or `UNSEEN`; ``unseen`` is whether the learner did not know the class.
-
+    ``decided`` has names of known classes or `UNSEEN`; ``unseen`` is whether the learner did not know the class.
 
     Examples
     --------
@@ -92,7 +91,7 @@ def confusion_of(
 
 
 def calibration_of(probability: NDArray[np.float64], right: NDArray[np.bool_]) -> Calibration | Missing:
-    """Group decisions by the probability of their best class, in ten bins of equal width, and see how many are right.
+    """Compare probability and accuracy in ten bins of equal width.
 
     Examples
     --------
@@ -122,10 +121,9 @@ def threshold_curve_of(
     on: Literal["probability", "score"],
     in_force: float | None,
 ) -> ThresholdCurve | Missing:
-    """Return what every threshold would have done on labelled vertices.
+    """Return false alarms, found vertices and MCC of each threshold on labelled vertices.
 
     A vertex is flagged if the ``probability`` of its best known class is below the threshold, or its ``score`` above.
-
 
     Examples
     --------
@@ -137,16 +135,16 @@ def threshold_curve_of(
     if not len(unseen):
         return _NO_TRUTH
     if not unseen.any() or unseen.all():
-        whose = "a class that the learner did not know" if unseen.all() else "a class that the learner knew"
-        return Missing(f"All labelled vertices are of {whose}, so a threshold has nothing to tell apart.")
+        whose = "unseen" if unseen.all() else "known"
+        return Missing(f"All labelled vertices have {whose} classes, so thresholds cannot be compared.")
     steps = np.arange(_CUTS + 1) / _CUTS
     cuts = steps if on == "probability" else np.unique(np.quantile(values, steps))
     if in_force is not None:
         cuts = np.union1d(cuts, [in_force])
-    found, alarms = (_rejected_at(cuts, values[part], on) for part in (unseen, ~unseen))
+    found, alarms = (_flagged_at(cuts, values[part], on) for part in (unseen, ~unseen))
     positives, negatives = float(unseen.sum()), float((~unseen).sum())
-    rejected = found + alarms
-    below = np.sqrt(positives * rejected) * np.sqrt(negatives * (positives + negatives - rejected))
+    flagged = found + alarms
+    below = np.sqrt(positives * flagged) * np.sqrt(negatives * (positives + negatives - flagged))
     product = found * negatives - alarms * positives
     mcc = np.divide(product, below, out=np.zeros(len(cuts)), where=below > 0)
     return ThresholdCurve(
@@ -165,7 +163,7 @@ def threshold_of(
     score: NDArray[np.float64],
     unseen: NDArray[np.bool_],
 ) -> ThresholdCurve | Missing:
-    """The same for a detector by its description: on probabilities where these alone decide, else on scores.
+    """Return the thresholds of a detector by its settings: on probabilities if these alone decide, else on scores.
 
     Examples
     --------
@@ -181,8 +179,7 @@ def threshold_of(
     )
 
 
-def _rejected_at(cuts: NDArray[np.float64], values: NDArray[np.float64], on: str) -> NDArray[np.float64]:
-    """How many vertices each threshold rejects."""
+def _flagged_at(cuts: NDArray[np.float64], values: NDArray[np.float64], on: str) -> NDArray[np.float64]:
     ordered = np.sort(values)
     if on == "probability":
         return np.searchsorted(ordered, cuts, side="left").astype(np.float64)

@@ -1,6 +1,6 @@
-"""The page: one HTML file that needs nothing else, neither a network nor, for its tables, a script.
+"""The page of a report: one self-contained HTML file whose tables need no script.
 
-Each part of a story becomes a `Body` (a chart, a sentence, a table) here; the templates make HTML of it.
+Each part of the content becomes a `Body` (a chart, a sentence, a table), which the templates turn into HTML.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from evergraph import __version__
 from evergraph.analysis import GraphDescription
 from evergraph.errors import EvergraphError
 from evergraph.report import charts
-from evergraph.report.story import (
+from evergraph.report.content import (
     Band,
     Calibration,
     ConfusionTable,
     Headline,
     Missing,
+    ReportContent,
     Review,
     Slices,
-    Story,
     ThresholdCurve,
     Transfer,
 )
@@ -43,9 +43,9 @@ _LARGEST = 20  # classes of a timeline
 
 @dataclass(frozen=True)
 class Numbers:
-    """A table: the first cell of a row heads it; columns of ``words`` are aligned left and may break.
+    """A table; the first cell of a row is its head, and columns in ``words`` are left-aligned and may wrap.
 
-    ``name`` is the class of the table: ``cards`` becomes one card for each row on a narrow screen.
+    ``name`` is the CSS class: ``cards`` shows each row as a card on a narrow screen.
     """
 
     caption: str
@@ -57,7 +57,7 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Body:
-    """What a section shows below its lead; ``folded`` tables are opened by a click."""
+    """What a section shows below its introduction; a ``folded`` table opens on a click."""
 
     chart: charts.Chart | None = None
     after: str | None = None
@@ -66,24 +66,24 @@ class Body:
     headlines: Sequence[dict[str, Any]] = ()
 
 
-def page_of(story: Story) -> str:
-    """Return the page of a story; the same story gives the same page.
+def page_of(content: ReportContent) -> str:
+    """Return the page of a report; the same content gives the same bytes.
 
-    The page is told not to load anything and to run no script but its own two, so nothing in the data can.
+    A content security policy forbids loading anything and running any script but the two of the page.
     """
-    bodies = {name: _body(story, *part) for name, part in _PARTS.items()}
+    bodies = {name: _body(content, *part) for name, part in _PARTS.items()}
     script = (files("evergraph.report") / "templates" / "report.js").read_text(encoding="utf-8").strip()
     drawn = any(isinstance(body, Body) and body.chart for body in bodies.values())
     packed, hashed = _library() if drawn else (None, "")
     scripts = f"'sha256-{_hash(script.encode())}' {hashed}".strip()
     template = _environment().get_template("report.html")
     return template.render(
-        story=story, bodies=bodies, script=script, packed=packed, scripts=scripts, version=__version__
+        content=content, bodies=bodies, script=script, packed=packed, scripts=scripts, version=__version__
     )
 
 
 def write_page(page: str, path: Path) -> int:
-    """Write a page in one step, with its folder if need be; return its size in bytes."""
+    """Write a page atomically, create its folder if needed, and return its size in bytes."""
     data = page.encode()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -102,14 +102,14 @@ def _environment() -> Any:
         loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
-    made.filters["prose"] = lambda text: text.replace(" %", "\u00a0%")  # a per cent sign stays with its number
+    made.filters["prose"] = lambda text: text.replace(" %", "\u00a0%")  # no line break before %
     made.tests["missing"] = lambda part: isinstance(part, Missing)
     return made
 
 
 @cache
 def _library() -> tuple[str, str]:
-    """Return plotly.js, packed, and the hash of what is unpacked, as a browser wants it told."""
+    """Return plotly.js compressed, and the hash of the uncompressed script for the content security policy."""
     code = (files("plotly") / "package_data" / "plotly.min.js").read_bytes()
     return base64.b64encode(gzip.compress(code, 9, mtime=0)).decode(), f"'sha256-{_hash(code)}'"
 
@@ -121,118 +121,118 @@ def _hash(code: bytes) -> str:
 # --- parts -----------------------------------------------------------------------------------------------------------
 
 
-def _body(story: Story, field: str, show: Callable[[Any, Story], Body | Missing]) -> Body | Missing:
-    part = getattr(story, field)
-    return part if isinstance(part, Missing) else show(part, story)
+def _body(content: ReportContent, field: str, show: Callable[[Any, ReportContent], Body | Missing]) -> Body | Missing:
+    part = getattr(content, field)
+    return part if isinstance(part, Missing) else show(part, content)
 
 
-def _headlines(headlines: Sequence[Headline], _: Story) -> Body:
+def _headlines(headlines: Sequence[Headline], _: ReportContent) -> Body:
     return Body(headlines=[_headline(one) for one in headlines])
 
 
 def _headline(one: Headline) -> dict[str, Any]:
     value, half = _written(one.value, one.kind), None
     if one.value is not None and one.half is not None:
-        half = _written(one.half, one.kind).split("\u00a0")[0]  # its unit stands with the value
+        half = _written(one.half, one.kind).split("\u00a0")[0]  # without its unit
     return {"name": one.name, "value": value, "half": half, "meaning": one.meaning}
 
 
-def _all_times(slices: Slices, _: Story) -> Body:
+def _all_periods(slices: Slices, _: ReportContent) -> Body:
     versions = any(row.version is not None for row in slices.rows)
-    heads = ["time", "vertices", "labelled", "known classes", "new classes", "accuracy", "95 % interval"]
-    heads += ["truly unseen", "held to be unseen", "MCC", "open F1", "drift", *(["model"] if versions else [])]
+    heads = ["period", "vertices", "labelled", "known classes", "new classes", "accuracy", "95 % interval"]
+    heads += ["truly unseen", "flagged", "MCC", "Open-F1", "drift", *(["model"] if versions else [])]
     rows = [
         [
             row.time,
             *(f"{count:,}" for count in (row.vertices, row.labelled, row.known_classes, row.new_classes)),
-            *(_mean(row.accuracy), _interval(row.accuracy), _share(row.unseen), _mean(row.rejected)),
+            *(_mean(row.accuracy), _interval(row.accuracy), _share(row.unseen), _mean(row.flagged)),
             *(_score(row.mcc), _score(row.open_f1), _score(row.drift)),
             *([row.version or _NONE] if versions else []),
         ]
         for row in slices.rows
     ]
-    return Body(table=Numbers("All times in numbers", heads, rows), folded=False)
+    return Body(table=Numbers("All periods in numbers", heads, rows), folded=False)
 
 
-def _transfer(transfer: Transfer, _: Story) -> Body:
+def _transfer(transfer: Transfer, _: ReportContent) -> Body:
     half = "" if transfer.half is None else f" ± {100 * transfer.half:.1f}"
     value = _signed(transfer.value)
-    told = f"From the second time on, keeping the weights changes accuracy by {value}{half} percentage points."
+    mean = f"From the second task on, warm restarts change the accuracy by {value}{half} percentage points on average."
     rows = [[time, _signed(gain)] for time, gain in zip(transfer.times, transfer.gains, strict=True)]
-    numbers = Numbers("Gain at each time", ["time", "gain, percentage points"], rows)
-    return Body(charts.transfer_chart(transfer), f"{told} {transfer.against}", numbers)
+    numbers = Numbers("Gain by period", ["period", "gain, percentage points"], rows)
+    return Body(charts.transfer_chart(transfer), f"{mean} {transfer.against}", numbers)
 
 
-def _drift(graph: GraphDescription, _: Story) -> Body | Missing:
+def _drift(graph: GraphDescription, _: ReportContent) -> Body | Missing:
     if len(graph.drift) < 2:
-        return Missing("Only one time has labels, so there is nothing to compare it with.")
+        return Missing("Only one period has labels, so there is no drift to measure.")
     first = None if graph.first_task is None else str(graph.first_task)
     rows = [[str(one.time), _score(one.consecutive), _score(one.cumulative)] for one in graph.drift]
-    heads = ["time", "against the time before", "against all times before"]
-    return Body(charts.drift_chart(graph.drift, first), table=Numbers("Drift at each time", heads, rows))
+    heads = ["period", "from the previous period", "from all previous periods"]
+    return Body(charts.drift_chart(graph.drift, first), table=Numbers("Drift by period", heads, rows))
 
 
-def _timeline(graph: GraphDescription, _: Story) -> Body | Missing:
+def _timeline(graph: GraphDescription, _: ReportContent) -> Body | Missing:
     if not graph.classes:
-        return Missing("No vertex of the graph has a label, so there are no classes to follow.")
+        return Missing("No vertex of the graph has a label, so there are no classes to show.")
     largest = sorted(graph.classes, key=lambda one: (-one.vertices, one.name))[:_LARGEST]
     born = {time: at for at, time in enumerate(graph.times)}
     shown = sorted(largest, key=lambda one: (born[one.times[0]], -one.vertices, one.name))
     others = len(graph.classes) - len(shown)
     rows = [[one.name, str(one.times[0]), str(one.times[-1]), f"{one.vertices:,}"] for one in shown]
-    heads = ["class", "first", "last", "vertices"]
-    numbers = Numbers("Classes with their first and last time", heads, rows, words=[0])
+    heads = ["class", "first period", "last period", "vertices"]
+    numbers = Numbers("First and last period of each class", heads, rows, words=[0])
     after = f"{others:,} smaller classes are not shown." if others else None
     return Body(charts.timeline_chart([str(time) for time in graph.times], shown), after, numbers)
 
 
-def _differences(graph: GraphDescription, story: Story) -> Body | Missing:
-    found, steps, history = graph.past_differences, graph.time_steps, story.history
+def _differences(graph: GraphDescription, content: ReportContent) -> Body | Missing:
+    found, steps, history = graph.past_differences, graph.time_steps, content.history
     if found is None:
-        return Missing("The graph has no edges before the first task, so no history size could be read off them.")
+        return Missing("The graph has no edges before the first task, so there are no time differences.")
     last = max(at for at, count in enumerate(found.counts) if count)
     shares = [count / sum(found.counts) for count in found.counts[: last + 1]]
     if history is None:
-        told = "The history in use is all there is."
+        in_use = "This run uses the full history."
     else:
         covered = _share(sum(shares[: history + 1]))
-        told = f"The history in use is {_long(history, steps)}; it covers {covered} of the pairs."
-    sizes = ", ".join(f"{level} % by {size}" for level, size in found.history_sizes.items())
-    after = f"{told} Covered are {sizes}. Only what is older than {graph.first_task} was looked at."
+        in_use = f"The history in use, {_long(history, steps)}, covers {covered} of the pairs."
+    sizes = ", ".join(f"{size} covers {level} %" for level, size in found.history_sizes.items())
+    after = f"{in_use} A history of {sizes} of the pairs. Only vertices before {graph.first_task} are counted."
     totals = accumulate(shares)
     rows = [
         [str(at), _share(share), _share(total)] for at, (share, total) in enumerate(zip(shares, totals, strict=True))
     ]
-    numbers = Numbers("Time differences", [f"difference, {steps}", "pairs", "all up to here"], rows)
+    numbers = Numbers("Time differences", [f"difference, {steps}", "pairs", "cumulative"], rows)
     return Body(charts.differences_chart(shares, steps, history), after, numbers)
 
 
-def _confusion(confusion: ConfusionTable, _: Story) -> Body:
+def _confusion(confusion: ConfusionTable, _: ReportContent) -> Body:
     labels = charts.confusion_labels(confusion.names)
     rows = [
         [name, mark, *(f"{count:,}" for count in counts)]
         for (mark, name), counts in zip(labels, confusion.counts, strict=True)
     ]
-    heads = ["truly", "", *(mark for mark, _ in labels)]
+    heads = ["true class", "", *(mark for mark, _ in labels)]
     numbers = Numbers("Vertices by true class (rows) and decision (columns)", heads, rows, words=[0])
     return Body(charts.confusion_chart(confusion), f"Counted over {confusion.over}.", numbers)
 
 
-def _calibration(calibration: Calibration, _: Story) -> Body:
-    told = f"On average a probability is {100 * calibration.error:.1f} percentage points off (calibration error)."
+def _calibration(calibration: Calibration, _: ReportContent) -> Body:
+    error = f"The expected calibration error is {100 * calibration.error:.1f} percentage points."
     rows = [[_share(one.confidence), _share(one.accuracy), f"{one.count:,}"] for one in calibration.bins]
-    numbers = Numbers("Probability and truth", ["mean probability", "right", "vertices"], rows)
-    return Body(charts.calibration_chart(calibration), told, numbers)
+    numbers = Numbers("Probability and accuracy", ["mean probability", "correct", "vertices"], rows)
+    return Body(charts.calibration_chart(calibration), error, numbers)
 
 
-def _threshold(curve: ThresholdCurve, _: Story) -> Body:
+def _threshold(curve: ThresholdCurve, _: ReportContent) -> Body:
     best = max(range(len(curve.mcc)), key=lambda row: curve.mcc[row])
-    told = f"The best MCC, {_score(curve.mcc[best])}, would have been at {curve.thresholds[best]:.3g}"
+    result = f"The best MCC, {_score(curve.mcc[best])}, is at a threshold of {curve.thresholds[best]:.3g}."
     if curve.in_force is None:
-        told = f"{told}. No single threshold was in force."
+        result += " The detector uses no single threshold."
     else:
         now = curve.mcc[curve.thresholds.index(curve.in_force)]
-        told = f"{told}; in force was {curve.in_force:.3g}, with an MCC of {_score(now)}."
+        result += f" The threshold in use is {curve.in_force:.3g}, with an MCC of {_score(now)}."
     columns = zip(curve.thresholds, curve.found, curve.false_alarms, curve.mcc, strict=True)
     rows = [
         [f"{at:.3g}", _share(found), _share(alarms), _score(mcc)]
@@ -240,13 +240,13 @@ def _threshold(curve: ThresholdCurve, _: Story) -> Body:
         if row % 5 == 0 or at == curve.in_force
     ]
     numbers = Numbers("Thresholds", ["threshold", "unseen found", "false alarms", "MCC"], rows)
-    return Body(charts.threshold_chart(curve), told, numbers)
+    return Body(charts.threshold_chart(curve), result, numbers)
 
 
-def _review(review: Review, _: Story) -> Body:
+def _review(review: Review, _: ReportContent) -> Body:
     columns: dict[str, list[str]] = {
         "vertex": [row.id for row in review.rows],
-        "time": [row.time for row in review.rows],
+        "period": [row.time for row in review.rows],
         "score": [_score(row.score) for row in review.rows],
         "most likely class": [row.best for row in review.rows],
         "probability": [_share(row.probability) for row in review.rows],
@@ -256,27 +256,27 @@ def _review(review: Review, _: Story) -> Body:
     if any(row.neighbours is not None for row in review.rows):
         columns["neighbours"] = [_neighbours(row.neighbours or ()) for row in review.rows]
     if any(row.truth is not None for row in review.rows):
-        columns["truly"] = [row.truth or _NONE for row in review.rows]
+        columns["true class"] = [row.truth or _NONE for row in review.rows]
     rows = list(zip(*columns.values(), strict=True))
     words = [0, 3, *range(5, len(columns))]
     return Body(None, review.which, Numbers("Vertices to review", list(columns), rows, words, "cards"), folded=False)
 
 
 def _neighbours(classes: Sequence[tuple[str, int]]) -> str:
-    told = [f"{name} ×\u00a0{count}" for name, count in classes[:_MOST_CLASSES]]
+    shown = [f"{name} ×\u00a0{count}" for name, count in classes[:_MOST_CLASSES]]
     more = [f"{len(classes) - _MOST_CLASSES} more"] if len(classes) > _MOST_CLASSES else []
-    return ", ".join(told + more) or _NONE
+    return ", ".join(shown + more) or _NONE
 
 
-def _details(details: Sequence[tuple[str, str]], _: Story) -> Body:
-    return Body(table=Numbers("Details", ["what", "value"], details, [0, 1], "details"), folded=False)
+def _details(details: Sequence[tuple[str, str]], _: ReportContent) -> Body:
+    return Body(table=Numbers("Details", ["name", "value"], details, [0, 1], "details"), folded=False)
 
 
-_PARTS: dict[str, tuple[str, Callable[[Any, Story], Body | Missing]]] = {
+_PARTS: dict[str, tuple[str, Callable[[Any, ReportContent], Body | Missing]]] = {
     "glance": ("headlines", _headlines),
     "accuracy": ("slices", lambda slices, _: Body(charts.accuracy_chart(slices), slices.intervals)),
     "unseen": ("slices", lambda slices, _: Body(charts.unseen_chart(slices), slices.intervals)),
-    "numbers": ("slices", _all_times),
+    "numbers": ("slices", _all_periods),
     "transfer": ("transfer", _transfer),
     "drift": ("graph", _drift),
     "classes": ("graph", _timeline),
@@ -287,14 +287,14 @@ _PARTS: dict[str, tuple[str, Callable[[Any, Story], Body | Missing]]] = {
     "review": ("review", _review),
     "details": ("details", _details),
 }
-"""By section of the template: the field of the story that it shows, and what makes its body."""
+"""For each section of the template: the field of the content, and the function that returns its body."""
 
 
 # --- numbers in words ------------------------------------------------------------------------------------------------
 
 
 def _long(history: int, steps: str) -> str:
-    """Return a length of time; of one step in the singular: ``"1 step of 5 years"``."""
+    """Return a length of time, such as ``"1 step of 5 years"``."""
     first, *rest = steps.split(" ", 1)
     return " ".join([str(history), first[:-1] if history == 1 else first, *rest])
 

@@ -1,4 +1,4 @@
-"""The story of a run, from nothing but its folder."""
+"""Content of the report on a run, read from its folder."""
 
 from __future__ import annotations
 
@@ -12,30 +12,40 @@ import numpy as np
 
 from evergraph.analysis import GraphDescription
 from evergraph.errors import InputError
-from evergraph.evaluation.decision_table import DecisionTable, read_decisions
+from evergraph.evaluation.configuration import differences, flat
 from evergraph.evaluation.metrics import Confusion, forward_transfer, or_none, over_seeds
-from evergraph.evaluation.results import Results, TaskRow, differences, flat
-from evergraph.evaluation.run_folder import KeptRun, read_run
+from evergraph.evaluation.results import Results, TaskRow
+from evergraph.evaluation.run_folder import DecisionTable, StoredRun, decisions_file, read_decisions, read_run
 from evergraph.graph.classes import UNSEEN
 from evergraph.names import DETECTORS, MODELS
+from evergraph.report.content import (
+    Band,
+    FlaggedVertex,
+    Headline,
+    Missing,
+    ReportContent,
+    Review,
+    Slice,
+    Slices,
+    Transfer,
+)
 from evergraph.report.measures import band_of_share, band_over_seeds, calibration_of, confusion_of, threshold_of
-from evergraph.report.story import Band, Headline, Missing, Review, ReviewRow, Slice, Slices, Story, Transfer
 
-__all__ = ["story_of_run"]
+__all__ = ["run_content"]
 
 _AGAIN = "run the same command again with --replace"
 _NO_GRAPH = Missing(
-    f"This run keeps nothing of its graph, for it was made by an earlier Evergraph. To get this part, {_AGAIN}."
+    f"An earlier Evergraph made this run and did not store a description of the graph. To get this part, {_AGAIN}."
 )
 _HEADLINES: dict[str, tuple[str, Literal["share", "score", "seconds"], str]] = {
-    "accuracy": ("Accuracy", "share", "New vertices whose most likely known class is right."),
-    "id_accuracy": ("Accuracy, known classes", "share", "The same among vertices whose class the learner knew."),
-    "mcc": ("Unseen classes, MCC", "score", "Held to be unseen against truly unseen: 1 is perfect, 0 is guessing."),
-    "open_f1": ("Open F1", "score", "F1 averaged over classes, with “unseen” as one more class."),
-    "auroc": ("AUROC", "score", "Chance that a vertex of an unseen class scores higher than one of a known class."),
-    "seconds": ("Time", "seconds", "Training and deciding, all tasks of one seed."),
+    "accuracy": ("Accuracy", "share", "New vertices whose most likely known class is correct."),
+    "id_accuracy": ("Accuracy, known classes", "share", "The same for vertices of known classes."),
+    "mcc": ("MCC, unseen classes", "score", "Flagged against truly unseen vertices: 1 is perfect, 0 is guessing."),
+    "open_f1": ("Open-F1", "score", "F1 averaged over classes, with “unseen” as one more class."),
+    "auroc": ("AUROC", "score", "Probability that an unseen vertex has a higher score than a known one."),
+    "seconds": ("Time", "seconds", "Training and prediction on all tasks, per seed."),
 }
-# The settings that the command has options for, by their names in a description, where the names differ.
+# The command line option of each setting.
 _OPTIONS = {"model.name": "--model", "detector.name": "--detector"} | {
     f"{part}{name}": f"--{name.replace('_', '-')}"
     for part, names in (
@@ -50,15 +60,10 @@ _Rows = Mapping[int, tuple[TaskRow, ...]]
 _ByTask = dict[tuple[int, str], DecisionTable]
 
 
-def story_of_run(folder: Path, against: Path | None = None) -> Story:
-    """Tell a run.
+def run_content(folder: Path, against: Path | None = None) -> ReportContent:
+    """Read a run; ``against`` is the folder of a run of the same tasks with cold restarts, for the forward transfer.
 
-    Parameters
-    ----------
-    folder
-        Where it is. A run that is not finished is told as far as it is; seeds that are behind the others are left out.
-    against
-        Folder of a run of the same tasks that starts cold, to tell the forward transfer.
+    An unfinished run is read as far as it is; seeds with fewer tasks than others are left out.
     """
     run = read_run(folder)
     graph = _described(run)
@@ -67,7 +72,7 @@ def story_of_run(folder: Path, against: Path | None = None) -> Story:
     results, decided = Results.of(rows), _decided(run, rows)
     summary = results.aggregate()
     size = rows[seeds[0]][0].history
-    return Story(
+    return ReportContent(
         title=Path(graph.name).name or graph.name if graph and graph.name else run.path.resolve().name,
         kind="run",
         summary=_summary(run, size, seeds, times),
@@ -86,20 +91,20 @@ def story_of_run(folder: Path, against: Path | None = None) -> Story:
     )
 
 
-def _described(run: KeptRun) -> GraphDescription | None:
+def _described(run: StoredRun) -> GraphDescription | None:
     try:
         return None if run.graph is None else GraphDescription.from_dict(run.graph)
     except msgspec.ValidationError as error:
-        problem = "this is not what a run keeps of its graph, or it is damaged"
-        fix = "remove the file and run the same command again, which writes it anew"
+        problem = "this is not the description of a graph, or it is damaged"
+        fix = "remove the file and run the same command again, which writes it again"
         raise InputError(problem, file=run.path / "graph.json", fix=fix) from error
 
 
-def _finished(run: KeptRun, graph: GraphDescription | None = None) -> tuple[_Rows, tuple[str, ...]]:
-    """Return the rows of the seeds that are as far as any, and what to say of the others."""
+def _finished(run: StoredRun, graph: GraphDescription | None = None) -> tuple[_Rows, tuple[str, ...]]:
+    """Return the rows of the seeds with the most tasks, and notes on what is missing."""
     if not run.rows:
         fix = "wait for its first task, or run the same command again"
-        raise InputError("the run has no finished task yet", file=run.path, fix=fix)
+        raise InputError("no task of the run is finished yet", file=run.path, fix=fix)
     done = max((tuple(row.time for row in rows) for rows in run.rows.values()), key=len)
     whole = {seed: rows for seed, rows in run.rows.items() if tuple(row.time for row in rows) == done}
     notes = []
@@ -108,19 +113,19 @@ def _finished(run: KeptRun, graph: GraphDescription | None = None) -> tuple[_Row
         notes.append(f"The run is not finished: {len(done)} of {planned} tasks are done.")
     behind = [str(seed) for seed in run.rows if seed not in whole]
     if behind:
-        notes.append(f"Left out, for it has fewer tasks than others: seed {', '.join(behind)}.")
+        notes.append(f"Left out because of fewer finished tasks: seed {', '.join(behind)}.")
     return whole, tuple(notes)
 
 
 # --- settings in words -----------------------------------------------------------------------------------------------
 
 
-def _summary(run: KeptRun, size: int | str, seeds: Sequence[int], times: Sequence[str]) -> str:
+def _summary(run: StoredRun, size: int | str, seeds: Sequence[int], times: Sequence[str]) -> str:
     settings = flat(run.identity["configuration"])
     threshold = settings.get("detector.threshold")
     parts = [
         f"model {settings.get('model.name')}",
-        "full history" if size == "full" else f"history of {size}",
+        "full history" if size == "full" else f"history {size}",
         f"{settings.get('restart')} restarts",
         f"detector {settings.get('detector.name')}" + ("" if threshold is None else f" at {threshold:g}"),
         f"{settings.get('steps')} steps",
@@ -131,7 +136,7 @@ def _summary(run: KeptRun, size: int | str, seeds: Sequence[int], times: Sequenc
 
 
 def command_of(settings: Mapping[str, Any], graph: str, seeds: Sequence[int]) -> str | None:
-    """Return the command that does the same again; None where a setting has no option.
+    """Return the command that repeats a run; None if a setting has no option.
 
     Examples
     --------
@@ -146,7 +151,7 @@ def command_of(settings: Mapping[str, Any], graph: str, seeds: Sequence[int]) ->
     return shlex.join(["evergraph", "run", graph, *words, "--seeds", ",".join(map(str, seeds))])
 
 
-def _details(run: KeptRun, graph: GraphDescription | None, seeds: Sequence[int]) -> tuple[tuple[str, str], ...]:
+def _details(run: StoredRun, graph: GraphDescription | None, seeds: Sequence[int]) -> tuple[tuple[str, str], ...]:
     settings = run.identity["configuration"]
     found: dict[str, str] = {}
     if graph is not None:
@@ -156,15 +161,15 @@ def _details(run: KeptRun, graph: GraphDescription | None, seeds: Sequence[int])
                 found["command"] = command
         found["vertices"], found["edges"] = f"{graph.vertices:,}", f"{graph.edges:,}"
         found["classes"], found["features"] = f"{len(graph.classes):,}", graph.features
-        found["times"] = f"{graph.times[0]} to {graph.times[-1]}, in {graph.time_steps}"
+        found["periods"] = f"{graph.times[0]} to {graph.times[-1]}, in {graph.time_steps}"
         found |= {f"graph: {key}": value for key, value in graph.about.items()}
     found |= {name: "not set" if value is None else str(value) for name, value in flat(settings).items()}
     found["seeds"] = ", ".join(map(str, seeds))
-    found |= {f"seconds of seed {seed}": f"{sum(row.seconds for row in run.rows[seed]):,.1f}" for seed in seeds}
-    found["fingerprint of the graph"] = str(run.identity["fingerprint"])
+    found |= {f"seconds, seed {seed}": f"{sum(row.seconds for row in run.rows[seed]):,.1f}" for seed in seeds}
+    found["graph fingerprint"] = str(run.identity["fingerprint"])
     found["numerics version"] = str(run.identity["numerics_version"])
     if version := (run.graph or {}).get("evergraph"):
-        found["run by"] = f"Evergraph {version}"
+        found["made by"] = f"Evergraph {version}"
     return tuple(found.items())
 
 
@@ -189,7 +194,7 @@ def _slices(results: Results, rows: _Rows, graph: GraphDescription | None) -> Sl
                 accuracy=_band(shares["accuracy"][task], labelled),
                 known_accuracy=_band(shares["id_accuracy"][task], counts.tn + counts.fp),
                 unseen=unseen,
-                rejected=_band(shares["rejected"][task], labelled),
+                flagged=_band(shares["rejected"][task], labelled),
                 mcc=mean["mcc"] if unseen else None,
                 open_f1=mean["open_f1"],
                 drift=moves.get(row.time),
@@ -197,9 +202,9 @@ def _slices(results: Results, rows: _Rows, graph: GraphDescription | None) -> Sl
         )
     return Slices(
         tuple(found),
-        "Bands are Wilson’s 95 % intervals of a share of so many vertices; only several seeds show how training varies."
+        "Bands are 95 % intervals for the number of vertices (Wilson). To see how training varies, run several seeds."
         if len(rows) == 1
-        else f"Bands are 95 % intervals of the mean over {len(rows)} seeds; with few seeds they are wide.",
+        else f"Bands are 95 % intervals of the mean over {len(rows)} seeds. They are wide with few seeds.",
     )
 
 
@@ -207,62 +212,63 @@ def _band(values: np.ndarray[Any, np.dtype[np.float64]], n: int) -> Band | None:
     return band_of_share(float(values[0]), n) if len(values) == 1 else band_over_seeds(values)
 
 
-def _transfer(run: KeptRun, rows: _Rows, against: Path | None) -> Transfer | Missing:
+def _transfer(run: StoredRun, rows: _Rows, against: Path | None) -> Transfer | Missing:
     if against is None:
         return Missing(
-            "It compares this run with one that starts cold, from fresh weights, at each task. Run the same with "
-            "--restart cold into another folder, and name that folder with --against."
+            "Forward transfer compares this run with a run with cold restarts, which trains from new weights in each "
+            "task. To get this part, run the same command with --restart cold and another --out folder, and pass that "
+            "folder to evergraph report with --against."
         )
     other = read_run(against)
     here, there = Results.of(rows), Results.of(_finished(other)[0])
-    fix = "give a run on the same graph and of the same tasks, with --restart cold"
+    fix = "give a run of the same tasks on the same graph, with --restart cold"
     if other.identity["fingerprint"] != run.identity["fingerprint"]:
         raise InputError("this is a run on another graph", file=against, fix=fix)
     if here.times != there.times:
-        raise InputError("this run has other tasks, or is not as far", file=against, fix=fix)
+        raise InputError("this run has other tasks, or fewer of them", file=against, fix=fix)
     warm, fresh = here.by_task("accuracy"), there.by_task("accuracy")
     shared = [seed for seed in here.seeds if seed in there.seeds]
     by_seed = [(warm[[here.seeds.index(seed)]], fresh[[there.seeds.index(seed)]]) for seed in shared]
     each = over_seeds([forward_transfer(*pair) for pair in by_seed])
     gains = [over_seeds(warm[:, task]).mean - over_seeds(fresh[:, task]).mean for task in range(warm.shape[1])]
-    told = differences(other.identity["configuration"], run.identity["configuration"]) or "no setting differs"
+    changed = differences(other.identity["configuration"], run.identity["configuration"]) or "no setting differs"
     return Transfer(
         value=or_none(forward_transfer(warm, fresh)),
         half=or_none(each.half) if len(shared) == len(here.seeds) == len(there.seeds) else None,
         times=tuple(map(str, here.times)),
         gains=tuple(map(or_none, gains)),
-        against=f"Compared with the run {against.resolve().name}: {told}.",
+        against=f"Compared with the run {against.resolve().name}: {changed}.",
     )
 
 
 # --- decisions -------------------------------------------------------------------------------------------------------
 
 
-def _decided(run: KeptRun, rows: _Rows) -> _ByTask | Missing:
-    """Return the decisions of all tasks; missing where any are, for a part of them would tell another story."""
+def _decided(run: StoredRun, rows: _Rows) -> _ByTask | Missing:
+    """Return the decisions of all tasks; `Missing` if any are missing, because a part would mislead."""
     found: _ByTask = {}
     missing = 0
     for seed, of_seed in rows.items():
         for row in of_seed:
-            path = run.decisions(seed, row.time)
-            if path is None:
+            path = decisions_file(run.path, seed, row.time)
+            if not path.is_file():
                 missing += 1
                 continue
             found[seed, str(row.time)] = one = read_decisions(path.read_bytes(), path)
             counted = Confusion.of(one.flagged[one.labelled], one.unseen[one.labelled])
             if len(one) != row.test_vertices or counted != row.scores.confusion:
-                raise InputError("these decisions do not fit the results of the run", file=path, fix=_AGAIN)
+                raise InputError("the decisions do not match the results of the run", file=path, fix=_AGAIN)
     if missing:
         tasks = sum(map(len, rows.values()))
         return Missing(
-            f"This needs the decisions of each task, and the run does not have them for {missing} of {tasks}: it was "
-            f"made, or begun, by an earlier Evergraph. To get this part, {_AGAIN}."
+            f"The decisions of {missing} of {tasks} tasks are missing: an earlier Evergraph made or started this run. "
+            f"To get this part, {_AGAIN}."
         )
     return found
 
 
-def _of_decisions(run: KeptRun, decided: _ByTask | Missing, seeds: Sequence[int]) -> dict[str, Any]:
-    """Return the parts that are counted over all decisions."""
+def _of_decisions(run: StoredRun, decided: _ByTask | Missing, seeds: Sequence[int]) -> dict[str, Any]:
+    """Return the parts that count all decisions."""
     if isinstance(decided, Missing):
         return dict.fromkeys(("confusion", "calibration", "threshold"), decided)
     labelled = [one.labelled for one in decided.values()]
@@ -281,13 +287,13 @@ def _of_decisions(run: KeptRun, decided: _ByTask | Missing, seeds: Sequence[int]
 
 
 def _review(decided: DecisionTable, time: str, seeds: Sequence[int]) -> Review | Missing:
-    """Return the vertices of the last task that are held to be unseen and were described."""
-    rejected = np.flatnonzero(decided.flagged)
-    if not len(rejected):
-        return Missing(f"No vertex of {time} is held to be of an unseen class.")
-    described = [row for row in rejected if decided.neighbours[row] is not None]
+    """Return the flagged vertices of the last task that have words and neighbours."""
+    flagged = np.flatnonzero(decided.flagged)
+    if not len(flagged):
+        return Missing(f"No vertex of {time} is flagged as unseen.")
+    described = [row for row in flagged if decided.neighbours[row] is not None]
     found = [
-        ReviewRow(
+        FlaggedVertex(
             id=str(decided.ids[row]),
             time=time,
             score=float(decided.score[row]),
@@ -299,8 +305,8 @@ def _review(decided: DecisionTable, time: str, seeds: Sequence[int]) -> Review |
         )
         for row in sorted(described, key=lambda row: (-decided.score[row], row))
     ]
-    of = "" if len(seeds) == 1 else f" under seed {seeds[0]}"
-    number = "1 vertex is" if len(rejected) == 1 else f"{len(rejected):,} vertices are"
-    held = f"{number} held to be unseen at {time}{of}"
-    which = f"{held}; these are the {len(found)} with the highest scores." if len(found) < len(rejected) else f"{held}."
+    with_seed = "" if len(seeds) == 1 else f" with seed {seeds[0]}"
+    which = f"{len(flagged):,} of {len(decided):,} vertices of {time} are flagged as unseen{with_seed}."
+    if len(found) < len(flagged):
+        which += f" The table has the {len(found)} with the highest scores."
     return Review(tuple(found), which)

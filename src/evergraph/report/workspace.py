@@ -1,4 +1,4 @@
-"""The story of a workspace: how the models that were deployed really did."""
+"""Content of the report on a workspace: how well its deployed models did."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ import numpy as np
 
 from evergraph import __version__
 from evergraph.analysis import GraphDescription, describe
-from evergraph.evaluation.results import flat
+from evergraph.evaluation.configuration import flat
+from evergraph.report.content import Band, FlaggedVertex, Headline, Missing, ReportContent, Review, Slice, Slices
 from evergraph.report.measures import band_of_share, calibration_of, confusion_of, threshold_of
-from evergraph.report.story import Band, Headline, Missing, Review, ReviewRow, Slice, Slices, Story
 from evergraph.workspace import Workspace
 from evergraph.workspace.change import counted
 from evergraph.workspace.scores import SliceScores
 from evergraph.workspace.store import ModelRecord
 
-__all__ = ["story_of_workspace"]
+__all__ = ["workspace_content"]
 
 _MOST = 20  # vertices to review
 _COMMANDS = 20  # of the log, the last ones
-_NO_DECISIONS = Missing("Nothing was decided yet. To get this part: evergraph ws predict.")
+_NO_DECISIONS = Missing("There are no decisions yet. To get this part: evergraph ws predict.")
 _NO_LABELS = Missing(
-    "No label of a decided vertex has come yet, so there is no truth to compare with. Labels come with: evergraph ws "
-    "label."
+    "No decided vertex has a label yet, so the decisions cannot be compared with the truth. To add labels: evergraph "
+    "ws label."
 )
 
 
-def story_of_workspace(folder: Path) -> Story:
-    """Tell a workspace."""
+def workspace_content(folder: Path) -> ReportContent:
+    """Read a workspace."""
     workspace = Workspace(folder)
     state, graph, slices = workspace.state, workspace.graph, workspace.scores()
     status, described, models = workspace.status(), workspace.describe_model(), workspace.models()
     times = [row["period"] for row in workspace.decisions().values()] or [state.model.time]
     facts = describe(graph, folder.resolve().name, first=min(times), past=True)
     scored = [row for rows in workspace.scored_decisions().values() for row in rows.values()]
-    return Story(
+    return ReportContent(
         title=folder.resolve().name,
         kind="workspace",
         summary=" · ".join(
@@ -50,7 +50,7 @@ def story_of_workspace(folder: Path) -> Story:
         notes=(f"Next: evergraph ws {status.next_command} {folder} ({status.next_why}).",),
         headlines=_headlines(slices, scored),
         slices=_slices(models, slices),
-        transfer=Missing("It compares two lines of models; see the reports of runs."),
+        transfer=Missing("Forward transfer compares two runs, so only the report of a run has it."),
         graph=facts,
         history=state.settings.history,
         **_of_decisions(bool(slices), described.get("detector") or {}, scored),
@@ -60,26 +60,20 @@ def story_of_workspace(folder: Path) -> Story:
 
 
 def _headlines(slices: Sequence[SliceScores], scored: Sequence[dict[str, Any]]) -> tuple[Headline, ...]:
-    """Figures over all decisions whose labels have come."""
+    """Return metrics over all decisions with labels."""
     decided = sum(one.decided for one in slices)
     right = [row["best"] == row["truth"] for row in scored]
     known = [hit for hit, row in zip(right, scored, strict=True) if row["known"]]
     alarms = sum(one.alarm_rate * one.decided for one in slices)
     return (
-        Headline("Vertices decided", decided, None, "count", "All decisions that stand."),
-        Headline("Labels that came", len(scored), None, "count", "Decisions that could be compared with the truth."),
-        _share("Accuracy", right, "Decided vertices whose most likely known class was right."),
-        _share("Accuracy, known classes", known, "The same among vertices whose class the model knew."),
+        Headline("Decisions", decided, None, "count", "Vertices with a decision."),
+        Headline("Labels", len(scored), None, "count", "Decided vertices whose label has arrived."),
+        _share("Accuracy", right, "Labelled vertices whose most likely known class is correct."),
+        _share("Accuracy, known classes", known, "The same for vertices of known classes."),
         Headline(
-            "Alarms",
-            alarms / decided if decided else None,
-            None,
-            "share",
-            "Decided vertices that were held to be unseen.",
+            "Flagged", alarms / decided if decided else None, None, "share", "Decided vertices flagged as unseen."
         ),
-        _share(
-            "Truly unseen", [not row["known"] for row in scored], "Vertices of a class that the model did not know."
-        ),
+        _share("Truly unseen", [not row["known"] for row in scored], "Labelled vertices of unseen classes."),
     )
 
 
@@ -94,7 +88,7 @@ def _slices(models: Sequence[ModelRecord], slices: Sequence[SliceScores]) -> Sli
     if not slices:
         return _NO_DECISIONS
     rows = tuple(_slice(models, one) for one in slices)
-    return Slices(rows, "Bands are 95 % intervals of a share of so many vertices (Wilson’s).")
+    return Slices(rows, "Bands are 95 % intervals for the number of vertices (Wilson).")
 
 
 def _slice(models: Sequence[ModelRecord], one: SliceScores) -> Slice:
@@ -110,7 +104,7 @@ def _slice(models: Sequence[ModelRecord], one: SliceScores) -> Slice:
         accuracy=_band(one.accuracy, one.labelled),
         known_accuracy=_band(one.id_accuracy, round(one.labelled * (1 - (one.unseen or 0)))),
         unseen=one.unseen,
-        rejected=band_of_share(one.alarm_rate, one.decided),
+        flagged=band_of_share(one.alarm_rate, one.decided),
         mcc=one.mcc if one.unseen else None,
         open_f1=one.open_f1,
         drift=one.drift,
@@ -123,7 +117,7 @@ def _band(share: float | None, n: int) -> Band | None:
 
 
 def _of_decisions(decided: bool, detector: Mapping[str, Any], scored: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The parts that are counted over decisions whose labels have come."""
+    """Return the parts that count decisions with labels."""
     if not scored:
         missing = _NO_LABELS if decided else _NO_DECISIONS
         return dict.fromkeys(("confusion", "calibration", "threshold"), missing)
@@ -131,7 +125,7 @@ def _of_decisions(decided: bool, detector: Mapping[str, Any], scored: Sequence[d
     unseen = np.array([not row["known"] for row in scored])
     probability, score = (np.array([row[name] for row in scored], float) for name in ("probability", "score"))
     return {
-        "confusion": confusion_of(truth, classes, unseen, "all decisions whose labels have come"),
+        "confusion": confusion_of(truth, classes, unseen, "all decisions with labels"),
         "calibration": calibration_of(probability, best == truth),
         "threshold": threshold_of(detector, probability, score, unseen),
     }
@@ -140,9 +134,9 @@ def _of_decisions(decided: bool, detector: Mapping[str, Any], scored: Sequence[d
 def _review(workspace: Workspace, there: int) -> Review | Missing:
     rows = workspace.review(_MOST)
     if not rows:
-        return Missing("No vertex without a label is held to be of an unseen class.")
+        return Missing("No vertex without a label is flagged as unseen.")
     found = tuple(
-        ReviewRow(
+        FlaggedVertex(
             id=str(row.id),
             time=str(row.time),
             score=row.score,
@@ -153,18 +147,20 @@ def _review(workspace: Workspace, there: int) -> Review | Missing:
         )
         for row in rows
     )
-    held = f"{counted(there, 'vertex', 'vertices')} without a label {'is' if there == 1 else 'are'} held to be unseen"
-    return Review(found, f"{held}; these have the highest scores." if there > len(found) else f"{held}.")
+    which = f"{counted(there, 'vertex', 'vertices')} without a label {'is' if there == 1 else 'are'} flagged as unseen."
+    if there > len(found):
+        which += f" The table has the {len(found)} with the highest scores."
+    return Review(found, which)
 
 
 def _details(
     workspace: Workspace, models: Sequence[ModelRecord], described: Mapping[str, Any], graph: GraphDescription
 ) -> tuple[tuple[str, str], ...]:
-    """Settings, the models so far, and the last commands."""
+    """Return settings, models and the last commands."""
     state = workspace.state
     found = {
         "graph": f"{graph.vertices:,} vertices, {graph.edges:,} edges, {len(graph.classes):,} classes",
-        "times": f"{graph.times[0]} to {graph.times[-1]}, in {graph.time_steps}",
+        "periods": f"{graph.times[0]} to {graph.times[-1]}, in {graph.time_steps}",
         "history": state.settings.history_why,
     }
     settings = {name: described[name] for name in ("model", "detector", "settings")}
@@ -178,4 +174,4 @@ def _details(
         )
     for entry in workspace.log()[-_COMMANDS:]:
         found[f"version {entry.version}, {entry.when}"] = f"{entry.command}: {entry.what}"
-    return (*found.items(), ("told by", f"Evergraph {__version__}"))
+    return (*found.items(), ("made by", f"Evergraph {__version__}"))

@@ -47,7 +47,7 @@ def c4(evidence: Evidence) -> Verdict:
     At level 25 both parts must hold:
 
     - direction: on each graph forward transfer, as a mean over models, is above 0 with its interval;
-    - size: the mean over all models and graphs is 5 points, or rounds to more.
+    - size: the mean over all models and graphs rounds to at least 5 points.
 
     Graphs with results of fewer than four models are left out.
     """
@@ -105,7 +105,7 @@ def c5(evidence: Evidence) -> Verdict:
     for graph in dict.fromkeys(graph for graph, _ in complete):
         lines = {level: average([kept[g, m, level] for g, m in complete if g == graph]) for level in LEVELS}
         fall = subtract(lines[LEVELS[0]], lines[LEVELS[-1]])
-        if not fall or not all(lines.values()):  # no seed that all have
+        if not fall or not all(lines.values()):  # no shared seed
             continue
         means = {level: Gap.of(pair).mean for level, pair in lines.items()}
         gap = Gap.of(fall)
@@ -139,8 +139,8 @@ def c6(evidence: Evidence) -> Verdict:
 
     Each model on each graph has at level 50 at least 95 % of its accuracy with full history.
 
-    For each history the better of both restarts is taken, as the paper does; without both a cell is left out. A cell
-    that fails decides; that it holds on a graph needs at least four models.
+    For each history the better of both restarts counts, as in the paper; a cell without both is left out. One cell that
+    fails is enough to refute the claim; a graph with at least four models is needed to confirm it.
     """
     return _kept(evidence, "C6", 50, printed()["relative_accuracy_claims"]["rf50"])
 
@@ -185,7 +185,7 @@ def _kept(evidence: Evidence, claim: str, level: int, least: float) -> Verdict:
 
 
 def relative(best: Mapping[Cell, Mapping[int, float]], level: int) -> dict[Cell, float]:
-    """Accuracy at a level as a share of that with full history."""
+    """Return the accuracy at a level as a share of the accuracy with full history."""
     return {cell: levels[level] / levels[LEVELS[-1]] for cell, levels in best.items()}
 
 
@@ -246,7 +246,7 @@ def c8(evidence: Evidence) -> Verdict:
 
 
 def full_is_best(best: Mapping[tuple[str, str, int], T], beats: Callable[[T, T], bool]) -> dict[Cell, list[int]]:
-    """For each graph and model with all levels, those that beat the full history; on graphs with enough models."""
+    """Return the levels that beat the full history, by graph (with enough models) and model (with all levels)."""
     cells = [cell for cell in dict.fromkeys(key[:2] for key in best) if all((*cell, lv) in best for lv in LEVELS)]
     cells = [cell for part in _cells_of(cells).values() if len(part) >= ENOUGH for cell in part]
     return {
@@ -257,7 +257,7 @@ def full_is_best(best: Mapping[tuple[str, str, int], T], beats: Callable[[T, T],
 def better_than_sage(
     best: Mapping[tuple[str, str, int], T], beats: Callable[[T, T], bool]
 ) -> dict[tuple[str, int], list[str]]:
-    """For each graph and level that has GraphSAGE and enough others, those models that beat it."""
+    """Return the models that beat GraphSAGE, for each graph and level with GraphSAGE and enough other models."""
     found = {}
     for graph, level in dict.fromkeys((key[0], key[2]) for key in best):
         others = [model for model in MODELS if model != "sage" and (graph, model, level) in best]
@@ -296,7 +296,7 @@ def _apart(one: Interval, other: Interval) -> bool:
 
 
 def _transfers(evidence: Evidence, levels: Sequence[int]) -> tuple[dict[tuple[str, str, int], Paired], list[Measured]]:
-    """Gain of warm over cold starts from the second task on, and the rows that it is from."""
+    """Return the gains of warm over cold restarts from the second task on, and the rows behind them."""
     cells: dict[tuple[str, str, int], Paired] = {}
     used = []
     for graph in evidence.graphs:
@@ -325,7 +325,7 @@ def _printed_transfers() -> dict[tuple[str, str, int], float]:
 
 
 def _printed_best_intervals() -> dict[tuple[str, str, int], Interval]:
-    """The better of both restarts, with its interval."""
+    """Return the better of both restarts with its interval."""
     each = {
         key: [Interval(row[f"{restart}_acc"] / 100, row[f"{restart}_ci"] / 100, 1) for restart in RESTARTS]
         for key, row in _printed_rows().items()
@@ -354,7 +354,7 @@ def _by_graph(cells: Mapping[tuple[str, str, int], Paired]) -> dict[str, list[Pa
 def _of_enough(
     cells: Mapping[tuple[str, str, int], Paired], used: Iterable[Measured]
 ) -> tuple[dict[tuple[str, str, int], Paired], list[Measured]]:
-    """The cells, and rows, of the graphs that have enough models."""
+    """Return cells and rows of the graphs with enough models."""
     models = {graph: {model for name, model, _ in cells if name == graph} for graph, _, _ in cells}
     graphs = [graph for graph, names in models.items() if len(names) >= ENOUGH]
     kept = {key: pair for key, pair in cells.items() if key[0] in graphs}
@@ -376,7 +376,7 @@ def _nested(cells: Mapping[Cell, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _models(cells: Iterable[Cell], graph: str) -> str:
-    """Which models there are, if not all."""
+    """Describe the models, unless all are there."""
     there = [model for name, model in cells if name == graph]
     return "" if len(there) == len(MODELS) else f" ({', '.join(there)} alone)"
 
@@ -386,14 +386,14 @@ STANDS_STILL = 0.02
 
 
 def c9(evidence: Evidence) -> Verdict:
-    """C9: a model that is trained once decays where classes appear, and training on is better.
+    """C9: a model that is trained once gets worse where classes appear, and continual training is better.
 
     Both parts must hold for each model on each graph:
 
     - where classes appear during the tasks, accuracy of the model that was trained once falls: its slope over the
       tasks is below 0 with its interval, and the last third of the tasks is below the first. Where none appear, the
       last third is within 2 points of the first;
-    - the model that is trained on is better as a mean over tasks, with the interval of the difference.
+    - the continually trained model is better as a mean over tasks, with the interval of the difference.
     """
     grid = exp2a(evidence.graphs.values(), steps=evidence.steps)
     pairs = [
@@ -435,7 +435,7 @@ def c9(evidence: Evidence) -> Verdict:
 
 
 def slope_of(found: Measured) -> Gap:
-    """Slope of accuracy a task: over seeds, or with one seed by least squares with 1.96 standard errors."""
+    """Return the slope of the accuracy per task; with one seed, its interval is 1.96 standard errors of the fit."""
     fits = [_line(row) for row in found.by_task("accuracy")]
     if len(fits) > 1:
         return Gap.of_seeds([slope for slope, _ in fits])
@@ -444,7 +444,7 @@ def slope_of(found: Measured) -> Gap:
 
 
 def _line(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Slope, and its standard error."""
+    """Return the slope and its standard error."""
     x, y = np.flatnonzero(~np.isnan(values)).astype(np.float64), values[~np.isnan(values)]
     if len(x) < 3:
         return math.nan, math.nan

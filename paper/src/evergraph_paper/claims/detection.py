@@ -1,4 +1,4 @@
-"""Claims of experiments 4, 4b and 4c: detection of unseen classes, other models, and what detection costs."""
+"""Claims of experiments 4, 4b and 4c: detection of unseen classes, other models, and the cost of detection."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def c11(evidence: Evidence) -> Verdict:
 
 
 def gaps_between(scores: Scores, measure: str, pairs: Iterable[tuple[str, str]]) -> dict[Case, Gap]:
-    """By how much the first rule of each pair is above the second: by graph, level, restart and first rule."""
+    """Return the difference between the rules of each pair by graph, level, restart and first rule."""
     found = {}
     for place, rules in scores.items():
         for one, other in pairs:
@@ -110,7 +110,7 @@ def c12(evidence: Evidence) -> Verdict:
     - by at least .08 in MCC (from .01 to .09) and
     - by at least 32 % in Open-F1 (from .25 to .33), of class names,
 
-    both at once: the abstract takes one number from one graph and restart, and another from others.
+    for the same rule: the abstract combines numbers of different graphs and restarts.
     """
     scores, used = _scores(evidence, [LEVELS[0]])
     cells = headline(scores)
@@ -137,7 +137,7 @@ def c12(evidence: Evidence) -> Verdict:
 
 
 def headline(scores: Scores) -> dict[Case, tuple[float, float]]:
-    """Gain of each rule of gDOC over DOC at .5: in MCC, and in Open-F1 as a share of that of DOC."""
+    """Return the gain of each rule of gDOC over DOC at .5: in MCC, and in Open-F1 relative to DOC."""
     pairs = [(name, "DOC .5") for name in RULES if name.startswith("gDOC")]
     mcc, f1 = (gaps_between(scores, measure, pairs) for measure in ("mcc", "open_f1"))
     found = {}
@@ -164,10 +164,10 @@ def _headline_text(cells: Mapping[Case, tuple[float, float]]) -> str:
 def c13(evidence: Evidence) -> Verdict:
     """C13: risk reduction does not help, and .75 is the best threshold.
 
-    GraphSAGE under gDOC at level 50, warm; all parts must hold on each graph, in MCC:
+    GraphSAGE with gDOC at level 50 and warm restarts; all parts must hold on each graph, in MCC:
 
-    - threshold: at each risk reduction, and without, no other least threshold beats .75;
-    - risk reduction: at the thresholds .5, .75 and 1 none of them beats doing without;
+    - threshold: at each risk reduction, and without, no other minimum threshold beats .75;
+    - risk reduction: at the thresholds .5, .75 and 1 no risk reduction beats none;
     - peak: with threshold 0, where risk reduction alone decides, the mean is largest at factor 1.
 
     One beats another if its mean is above it and so is the interval of their difference.
@@ -213,7 +213,7 @@ def c13(evidence: Evidence) -> Verdict:
 def ablation(
     grid: Mapping[tuple[float, float | None], Figures],
 ) -> tuple[dict[str, bool | None], str]:
-    """The parts of C13 from MCC by threshold, factor and seed; and in words."""
+    """Return the parts of C13, and their numbers in words, from MCCs by threshold, factor and seed."""
     wanted = [(threshold, alpha) for threshold in THRESHOLDS for alpha in (None, *ALPHAS)]
     if any(key not in grid for key in wanted):
         return dict.fromkeys(("threshold", "risk reduction", "peak")), "rules are missing"
@@ -249,7 +249,7 @@ def c14(evidence: Evidence) -> Verdict:
     - on dblp-hard with the smallest history and warm restarts,
     - on dblp-easy with a longer history.
 
-    Both graphs are needed, each with gDOC in all eight places.
+    Both graphs are needed, each with gDOC for all histories and restarts.
     """
     scores, used = _scores(evidence)
     ours = where_best(scores)
@@ -271,7 +271,7 @@ def c14(evidence: Evidence) -> Verdict:
 
 
 def where_best(scores: Scores) -> dict[str, tuple[Case, float]]:
-    """For each graph with gDOC in all places: graph, level, restart and rule of the largest MCC, and this."""
+    """Return level, restart, rule and value of the largest MCC of each graph with all results of gDOC."""
     found = {}
     for graph in dict.fromkeys(place[0] for place in scores):
         here = {place: rules for place, rules in scores.items() if place[0] == graph and "gDOC .75" in rules}
@@ -300,7 +300,7 @@ def _best_text(graph: str, best: Mapping[str, tuple[Case, float]]) -> str:
 
 
 def _scores(evidence: Evidence, levels: Iterable[int] = LEVELS) -> tuple[Scores, list[Measured]]:
-    """Of GraphSAGE on the graphs that have unseen classes, and the rows that they are from."""
+    """Return the results of GraphSAGE on graphs with unseen classes, and the rows behind them."""
     found: dict[Place, dict[str, dict[str, Figures]]] = {}
     used = []
     for graph in evidence.graphs:
@@ -322,7 +322,7 @@ def _scores(evidence: Evidence, levels: Iterable[int] = LEVELS) -> tuple[Scores,
 
 
 def _printed_scores() -> Scores:
-    """The paper's, as if of one seed; its Open-F1 is as published."""
+    """Return the paper's numbers as one seed; its Open-F1 is as published."""
     found: dict[Place, dict[str, dict[str, Figures]]] = {}
     for graph in COUNTERPART:
         for level in LEVELS:
@@ -343,7 +343,7 @@ def _has_unseen(row: Measured) -> bool:
 
 
 def _figures(row: Measured, rule: DOC, measure: str) -> Figures:
-    """A figure of a rule by seed, and without each task: the interval needs these where two sides share one seed."""
+    """Return a metric of a rule by seed, and without each task, for intervals with a single shared seed."""
     results = row.rule(rule)
     if results is None:
         return {}
@@ -360,7 +360,7 @@ def _figures(row: Measured, rule: DOC, measure: str) -> Figures:
 
 
 def _gap(one: Figures, other: Figures) -> Gap | None:
-    """Difference of two figures: its interval is over seeds, with one by leaving out a task at a time."""
+    """Return the difference of two metrics with its interval over seeds; with one seed, over tasks left out."""
     differences = [one[seed] - other[seed] for seed in one if seed in other]
     if len(differences) != 1:
         return Gap.of_seeds([float(found[0]) for found in differences]) if differences else None
@@ -373,7 +373,7 @@ def _gap(one: Figures, other: Figures) -> Gap | None:
 
 
 def _value(figures: Figures) -> float:
-    """Mean over seeds."""
+    """Return the mean over seeds."""
     return mean_of(float(found[0]) for found in figures.values())
 
 
@@ -403,7 +403,7 @@ BASES = ("sage", "sgc", "gat")
 
 
 def c15(evidence: Evidence) -> Verdict:
-    """C15: on each graph no two of GraphSAGE, SGC and GAT change places under gDOC.
+    """C15: on each graph, gDOC does not change the order of GraphSAGE, SGC and GAT.
 
     Accuracies are averaged over the histories and restarts that all three have, with gDOC and without. Two models
     change places if one is ahead without gDOC and the other with it, both by more than the interval of the difference.
@@ -469,7 +469,7 @@ def _swap(plain: Gap, under: Gap) -> bool:
 
 
 def _printed_order() -> tuple[list[str], list[str]]:
-    """The models from the best down, by the mean over the places that all three have."""
+    """Return the models from best to worst, by the mean over the settings that all three have."""
     graph, plain, under = "dblp-hard", dict[str, list[float]](), dict[str, list[float]]()
     for level in LEVELS:
         rows = {model: exp4b_printed(graph, level, model) or {} for model in BASES}

@@ -1,4 +1,4 @@
-"""What claims are judged by, paired differences with their intervals, and the verdict on a claim."""
+"""Evidence for the claims, paired differences with their intervals, and verdicts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Answer = Literal["holds", "fails", "not testable here"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a claim."""
+    """The verdict on a claim, with the numbers behind it."""
 
     claim: str
     statement: str
@@ -35,7 +35,7 @@ class Verdict:
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """Fit for JSON.
+        """Return a dict for JSON.
 
         Examples
         --------
@@ -47,7 +47,7 @@ class Verdict:
 
 
 def fit(value: Any) -> Any:
-    """A value fit for JSON: keys are texts, and numbers that are not finite are None."""
+    """Convert a value for JSON: keys become strings, and numbers that are not finite become None."""
     if isinstance(value, Mapping):
         return {str(key): fit(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
@@ -62,12 +62,12 @@ def fit(value: Any) -> Any:
 
 
 def answer(holds: bool | None) -> Answer:
-    """In words; None is what cannot be told."""
+    """Return the verdict in words; None means not testable."""
     return "not testable here" if holds is None else "holds" if holds else "fails"
 
 
 def every_part(parts: Iterable[bool | None]) -> bool | None:
-    """Whether all parts of a claim hold: one that fails decides, else one that cannot be told.
+    """Whether all parts of a claim hold: False if one fails, otherwise None if one is not testable.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def every_part(parts: Iterable[bool | None]) -> bool | None:
 
 
 def on_graphs(by_graph: Mapping[str, bool | None]) -> bool | None:
-    """Whether a claim holds on every graph where it can be told.
+    """Whether a claim holds on every graph where it is testable.
 
     Examples
     --------
@@ -92,27 +92,27 @@ def on_graphs(by_graph: Mapping[str, bool | None]) -> bool | None:
 
 
 def parts_in_words(parts: Mapping[str, bool | None]) -> dict[str, Answer]:
-    """The answer of each part."""
+    """Return the verdict of each part in words."""
     return {name: answer(holds) for name, holds in parts.items()}
 
 
 Paired = Mapping[int, NDArray[np.float64]]
-"""By seed: a figure of each task, most often the difference of two runs."""
+"""By seed: one value per task, usually the difference of two runs."""
 
 
 @dataclass(frozen=True)
 class Gap:
-    """A mean difference with the half width of its 95 % interval.
+    """A mean difference with half the width of its 95 % interval.
 
     Parameters
     ----------
     mean, half
-        The half width is NaN where there is no interval.
+        Mean, and half the width; NaN without an interval.
     seeds
-        Number of seeds that both sides have.
+        Number of shared seeds.
     over
-        What the interval is over: ``"seeds"``; with a single seed ``"tasks"``, for they are the same on both sides;
-        ``"nothing"`` where there is no interval, and then the sign alone decides.
+        What the interval is over: ``"seeds"``; ``"tasks"`` with a single seed, because both sides have the same tasks;
+        ``"nothing"`` without an interval: then only the sign counts.
 
     Examples
     --------
@@ -131,7 +131,7 @@ class Gap:
 
     @classmethod
     def of(cls, differences: Paired) -> Gap:
-        """Of differences by seed and task."""
+        """Summarise differences by seed and task."""
         rows = list(differences.values())
         if len(rows) > 1:
             return cls.of_seeds([pooled(row[None]).mean for row in rows])
@@ -140,55 +140,55 @@ class Gap:
 
     @classmethod
     def of_seeds(cls, differences: Sequence[float]) -> Gap:
-        """Of one difference a seed."""
+        """Summarise one difference per seed."""
         found = over_seeds(differences)
         return cls(found.mean, found.half, len(differences), "seeds" if len(differences) > 1 else "nothing")
 
     @property
     def above(self) -> bool:
-        """Whether it is above 0, the whole interval with it."""
+        """Whether the whole interval is above 0."""
         return self.mean > (0 if math.isnan(self.half) else self.half)
 
     @property
     def below(self) -> bool:
-        """Whether it is below 0, the whole interval with it."""
+        """Whether the whole interval is below 0."""
         return -self.mean > (0 if math.isnan(self.half) else self.half)
 
     @property
     def points(self) -> str:
-        """In percentage points; whether the interval is over tasks, and whether it includes 0."""
+        """The difference in percentage points, with notes on its interval."""
         if math.isnan(self.half):
             return f"{100 * self.mean:+.1f} points"
-        told = ["over tasks"] * (self.over == "tasks") + ["includes 0"] * (not (self.above or self.below))
-        notes = f" ({', '.join(told)})" if told else ""
-        return f"{100 * self.mean:+.1f} ± {100 * self.half:.1f} points{notes}"
+        notes = ["over tasks"] * (self.over == "tasks") + ["includes 0"] * (not (self.above or self.below))
+        noted = f" ({', '.join(notes)})" if notes else ""
+        return f"{100 * self.mean:+.1f} ± {100 * self.half:.1f} points{noted}"
 
 
 def paired(one: Measured, other: Measured, figure: str = "accuracy") -> Paired:
-    """By how much a figure of one is above that of the other, for the seeds that both have."""
+    """Return the difference of a metric by seed and task, for the shared seeds."""
     a, b = (dict(zip(side.seeds, side.by_task(figure), strict=True)) for side in (one, other))
     return {seed: a[seed] - b[seed] for seed in a if seed in b}
 
 
 def average(cells: Sequence[Paired]) -> Paired:
-    """Mean over cells of the same tasks, for the seeds that all have."""
+    """Return the mean over cells with the same tasks, for the shared seeds."""
     shared = [seed for seed in cells[0] if all(seed in cell for cell in cells)] if cells else []
     return {seed: np.mean([cell[seed] for cell in cells], axis=0) for seed in shared}
 
 
 def subtract(one: Paired, other: Paired) -> Paired:
-    """Difference of two, for the seeds that both have."""
+    """Return the difference of two, for the shared seeds."""
     return {seed: one[seed] - other[seed] for seed in one if seed in other}
 
 
 def mean_of(values: Iterable[float]) -> float:
-    """NaN without values."""
+    """Return the mean; NaN without values."""
     known = list(values)
     return sum(known) / len(known) if known else math.nan
 
 
 def listed(names: Sequence[str], most: int = 6) -> str:
-    """Some of the names, and how many more there are.
+    """Return some of the names, and how many more there are.
 
     Examples
     --------
@@ -200,7 +200,7 @@ def listed(names: Sequence[str], most: int = 6) -> str:
 
 
 def seeds_in_words(used: Iterable[Measured]) -> str:
-    """How many seeds the rows have."""
+    """Describe the number of seeds of the rows."""
     counts = {len(found.seeds) for found in used}
     if not counts:
         return "no seeds"
@@ -210,22 +210,22 @@ def seeds_in_words(used: Iterable[Measured]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What there is to judge the claims by; any of it may be missing.
+    """All results for judging the claims; any part may be missing.
 
     Parameters
     ----------
     graphs
-        The graphs that results may be of, by name.
+        Graphs by name.
     found
         All results of lifelong trials.
     static
-        Results of experiment 1: trials, each with what its ``run`` has returned.
+        Results of experiment 1: trials with the results of their ``run``.
     datasets
-        Facts of graphs by name. Used are ``vertices``, ``classes`` and ``features`` (numbers), ``drift_consecutive``
+        Properties of graphs by name: ``vertices``, ``classes`` and ``features`` (numbers), ``drift_consecutive``
         and ``drift_cumulative`` (each with ``min`` and ``max``), and ``history_sizes`` (of the whole graph, with the
         keys ``25``, ``50``, ``75`` and ``100``).
     steps
-        Of training for each task in the results.
+        Training steps per task.
     """
 
     graphs: Mapping[str, Subject]
@@ -236,7 +236,7 @@ class Evidence:
 
     @cached_property
     def measured(self) -> dict[Row, Measured]:
-        """All rows of the paper's grids that have results."""
+        """Return all rows of the paper's grids with results."""
         graphs = list(self.graphs.values())
         grids = [grid(graphs, steps=self.steps) for grid in (exp2, exp2a, exp3, exp4, exp4b)]
         return {found.row: found for found in collect([row for grid in grids for row in grid], self.found)}
@@ -250,19 +250,19 @@ class Evidence:
         detector: str = "none",
         label_rate: float = 1.0,
     ) -> Measured | None:
-        """One row, if it has results."""
+        """Return the results of one row, if there are any."""
         row = Row(self.graphs[graph], model, level, restart, detector, label_rate, steps=self.steps)
         return self.measured.get(row)
 
     def best(self, graph: str, model: str, level: int) -> Measured | None:
-        """The better of both restarts by mean accuracy, as the paper chooses; None unless both have results."""
+        """Return the better of both restarts by mean accuracy, as in the paper; None unless both have results."""
         both = [self.get(graph, model, level, restart) for restart in RESTARTS]
         known = [found for found in both if found is not None]
         return max(known, key=mean_accuracy) if len(known) == len(both) else None
 
 
 def mean_accuracy(found: Measured) -> float:
-    """Over tasks and seeds."""
+    """Return the mean accuracy over tasks and seeds."""
     return found.interval("accuracy").mean
 
 
@@ -277,7 +277,7 @@ def judged(
     used: Iterable[Measured] = (),
     details: Mapping[str, Any],
 ) -> Verdict:
-    """A verdict; what is missing is named where it keeps the claim from being judged."""
+    """Return a verdict, which names the missing results if the claim is not testable."""
     rows = list(used)
     texts = [text for text in numbers if text]
     if holds is None:

@@ -42,11 +42,11 @@ _STATISTICS = {
 
 
 def c1(evidence: Evidence) -> Verdict:
-    """C1: training on with unlabelled vertices gains nothing.
+    """C1: further training with unlabelled vertices gains nothing.
 
     Holds on a graph if, for the pre-trained models,
 
-    - each curve (split and model) is after 10 inference epochs within 1 point of where it ends, and
+    - after 10 inference epochs each curve (split and model) is within 1 point of its end, and
     - the mean gain over the curves from before the first epoch to the last is below 1 point.
     """
     known = [curve for curve in curves(evidence.static) if curve.pretraining and len(curve.mean) > PLATEAU_EPOCH + 1]
@@ -112,10 +112,10 @@ def c2(evidence: Evidence) -> Verdict:
 def c3(evidence: Evidence) -> Verdict:
     """C3: pre-training makes the accuracies of splits A and B more alike.
 
-    Holds if for every model the distributions of accuracies in splits A and B are less far apart with pre-training.
+    Holds if for every model the distributions of accuracies in splits A and B are closer with pre-training.
 
-    Judged by the transport distance, as a mean over graphs. The authors' statistic compares place by place and cannot
-    tell (A13), and a divergence of histograms depends on their bins: both are reported.
+    The criterion is the transport distance, as a mean over graphs. The authors' statistic compares pairs of runs and is
+    not suitable (A13), and a divergence of histograms depends on their bins: both are reported.
     """
     found = divergences(_in_pairs(evidence.static))
     with_, without = (
@@ -201,7 +201,7 @@ def _all(cells: Mapping[str, bool]) -> bool | None:
 
 
 def _in_pairs(results: Results) -> Results:
-    """Those runs that have both splits, with as many epochs."""
+    """Return the runs with both splits and the same number of epochs."""
     there = {(trial, len(result["accuracy"])) for trial, result in results}
     other: dict[Which, Which] = {"A": "B", "B": "A"}
     return [
@@ -265,7 +265,7 @@ def c17(evidence: Evidence, *, symmetric: bool = False, graphs: int = 100) -> Ve
     - percentiles: on random graphs, and on one made for it (A11), a times the coarse percentile of the time differences
       within two edges is at most a away from the fine one, at 25, 50 and 75 percent.
 
-    It needs no results, so it can always be told.
+    It needs no results, so it is always testable.
     """
     pairs, wrong_pairs = 100_000, _wrong_pairs(100_000)
     rng = np.random.default_rng(0)
@@ -298,7 +298,7 @@ def c17(evidence: Evidence, *, symmetric: bool = False, graphs: int = 100) -> Ve
 
 @dataclass(frozen=True)
 class _Check:
-    """Percentiles of the time differences of a graph in fine and in coarse time."""
+    """Percentiles of the time differences of a graph in fine and coarse time."""
 
     fine: Mapping[int, float]
     coarse: Mapping[int, float]
@@ -317,13 +317,13 @@ def _wrong_pairs(number: int) -> int:
 
 
 def _made_for_it(symmetric: bool) -> _Check:
-    """40 pairs of vertices 5 months apart within one year, and 50 pairs ten years apart."""
+    """Return a graph of 40 pairs of vertices 5 months apart within one year, and 50 pairs ten years apart."""
     months = np.array([0, 5] * 40 + [0, 120] * 50)
     return _check(months, np.arange(180).reshape(-1, 2), symmetric)
 
 
 def _random(rng: np.random.Generator, symmetric: bool) -> _Check:
-    """30 vertices of six years, 45 edges."""
+    """Return a random graph of 30 vertices of six years and 45 edges."""
     ends = np.triu_indices(30, 1)
     chosen = rng.choice(len(ends[0]), 45, replace=False)
     return _check(rng.integers(0, 6 * MONTHS, 30), np.stack([ends[0][chosen], ends[1][chosen]], axis=1), symmetric)
@@ -345,13 +345,13 @@ def _check(months: NDArray[np.int64], edges: NDArray[np.int64], symmetric: bool)
 
 
 def c18(evidence: Evidence) -> Verdict:
-    """C18: so much do classes drift, and so long are the histories.
+    """C18: the printed drift and histories are those of the graphs.
 
-    It speaks of three data sets, so it can be told on these only: on a graph of their names with as many vertices and
-    classes as the paper prints. There both parts must hold:
+    The claim is about three data sets, so it is testable only on graphs with their names, numbers of vertices and
+    numbers of classes. There both parts must hold:
 
     - drift: between consecutive times, as the text defines it, rounded to two places, it is from .12 to .16 (dblp-easy,
-      dblp-hard), or below .07 (pharmabio). That against all times before (A22) is reported;
+      dblp-hard), or below .07 (pharmabio). The drift from all periods before (A22) is reported;
     - histories: the percentiles of the time differences of the whole graph are the paper's.
 
     Other graphs are reported.
@@ -428,14 +428,14 @@ _PRINTED_AS = {"sgc": "SGC", "sage": "GraphSAGE"}
 def c19(evidence: Evidence) -> Verdict:
     """C19: SGC is strong where it has many parameters.
 
-    That one thing is due to another cannot be shown by counting. What can be told, and must hold:
+    A cause cannot be shown by counting. These parts are testable and must hold:
 
     - counts: SGC and GraphSAGE have as many parameters as the paper prints, to 2 %, at its numbers of features and
       classes;
     - order: on each of our graphs with known numbers SGC is ahead of GraphSAGE with full history where it has more
       parameters, and behind where it has fewer (better of both restarts; a graph where the interval of the difference
-      includes 0, or the numbers of parameters are within 2 %, tells nothing). That it holds needs a graph where SGC has
-      more: for SGC to be behind where it has fewer says nothing of what makes it strong.
+      includes 0, or the numbers of parameters are within 2 %, does not count). At least one graph where SGC has more
+      parameters is needed: a graph where it has fewer and is behind does not support the claim.
     """
     theirs = printed()["table_temporal_datasets"]
     counted = {name: _parameters(entry["features"], entry["classes"]) for name, entry in theirs.items()}
@@ -496,7 +496,7 @@ def _printed_order_fits(counted: Mapping[str, Mapping[str, int]]) -> dict[str, b
 
 
 def _number(value: Any) -> int | None:
-    """A number, or the one that a text such as ``"2,278 words"`` begins with."""
+    """Return a number, or the first number of a text such as ``"2,278 words"``."""
     if isinstance(value, str):
         found = re.match(r"[\d,]*\d", value)
         return int(found.group().replace(",", "")) if found else None

@@ -6,7 +6,7 @@
   const button = document.getElementById("theme");
   const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : prefersDark.matches);
 
-  // A colour is the name of a variable of the style sheet, which knows the theme.
+  // Colours are variables of the style sheet, so that they follow the theme.
   const painted = (value, style) => {
     if (Array.isArray(value)) return value.map((one) => painted(one, style));
     if (value && typeof value === "object")
@@ -25,7 +25,7 @@
     for (const place of document.querySelectorAll(".chart")) {
       const figure = painted(JSON.parse(document.getElementById(`${place.id}-data`).textContent), style);
       if (isNarrow.matches) {
-        // A finger that moves over a chart means the page.
+        // On a narrow screen, dragging scrolls the page.
         Object.assign(figure.layout, {dragmode: false});
         figure.layout.xaxis.fixedrange = figure.layout.yaxis.fixedrange = true;
         for (const [path, value] of Object.entries(figure.narrow)) put(figure.layout, path, value);
@@ -61,7 +61,7 @@
     charts = true;
     await draw();
   } catch (error) {
-    // All numbers are in the tables as well.
+    // All numbers are in the tables, too.
     root.classList.add("no-charts");
     document.getElementById("sorry").hidden = false;
     for (const one of document.querySelectorAll("details")) one.open = true;

@@ -1,4 +1,4 @@
-"""A training on record: whoever is judged by it decides as if it had been there."""
+"""Recorded trainings: a replayed detector decides as if it had been there during the training."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ from evergraph.detect import DOC, GDOC, Decision, Detector, Outputs, PostHoc, Re
 from evergraph.detect.auto import AutoDetector
 from evergraph.detect.scores import Energy, Relative, Score, WordGrowth
 from evergraph.detect.thresholds import BackTest, Budget, Conformal, Past
-from evergraph.evaluation import recording as module
+from evergraph.evaluation import replay as module
 from evergraph.evaluation.configuration import Configuration
-from evergraph.evaluation.recording import Recording, open_recording, record
-from evergraph.evaluation.replay import replay, replay_all
+from evergraph.evaluation.replay import Recording, open_recording, record, replay, replay_all
 from evergraph.learning.training import default_rate
 from evergraph.nn import MLP, SGC, GraphSAGE
 
@@ -190,12 +189,14 @@ def test_a_second_model_needs_a_recording_of_the_same_training(kept: Path, tmp_p
         record(replace(SMALL, detector=GDOC()), OTHER, 0, tmp_path / "graph"),
     ]
     for seconds in ({}, {DOC(): others[1]}, *({GDOC(): second} for second in others)):
-        with pytest.raises(InputError, match="AutoDetector requires an auxiliary model, but no recording of one"):
+        with pytest.raises(
+            InputError, match="AutoDetector requires an auxiliary model, but there is no matching recording"
+        ):
             replay_all(recording, GRAPH, [PostHoc(), AutoDetector()], seconds)
     assert replay(recording, GRAPH, PostHoc(), {GDOC(): others[0]})  # who does not ask does not care
 
 
-def test_who_does_not_rehearse_does_not_see_the_rehearsals(kept: Path) -> None:
+def test_a_detector_without_replay_ignores_the_slices_before_the_first_task(kept: Path) -> None:
     recording = open_recording(kept)
     assert_same(replay(recording, GRAPH, NoReplay()), lived(SMALL, NoReplay()))
     first = [replay(recording, GRAPH, one)[0].decisions.flagged.any() for one in (NoReplay(), PostHoc())]
@@ -207,7 +208,7 @@ def test_who_does_not_rehearse_does_not_see_the_rehearsals(kept: Path) -> None:
 def test_the_tape_has_all_events_in_their_order(tmp_path: Path) -> None:
     steps: list[tuple[int, ...]] = []
     recording = record(SMALL, GRAPH, 0, tmp_path / "r", on_progress=lambda *told: steps.append(told))
-    kinds = [(event.kind, event.time, event.rehearsal, event.cold) for event in recording.events]
+    kinds = [(event.kind, event.time, event.backtest, event.cold) for event in recording.events]
     assert kinds == [
         ("fit", None, True, True),
         ("observe", 1, True, False),
@@ -231,9 +232,9 @@ def test_the_tape_has_all_events_in_their_order(tmp_path: Path) -> None:
     decided = [event for event in recording.events if event.kind == "decide"]
     assert all(event.seconds > 0 for event in decided)
     assert recording.seconds == sum(event.seconds for event in decided)
-    assert recording.rehearsal_seconds > 0
+    assert recording.backtest_seconds > 0
     assert recording.training_seconds(Softmax()) == recording.seconds
-    assert recording.training_seconds(PostHoc()) == recording.seconds + recording.rehearsal_seconds
+    assert recording.training_seconds(PostHoc()) == recording.seconds + recording.backtest_seconds
 
 
 # --- on disk ---------------------------------------------------------------------------------------------------------
@@ -245,7 +246,7 @@ def hashes(recording: Recording) -> list[str]:
 
 def test_a_recording_that_is_there_is_not_made_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = open_recording(folder)
-    monkeypatch.setattr(module, "_live", None)
+    monkeypatch.setattr(module, "_train", None)
     assert record(SMALL, GRAPH, 0, folder) == one
 
 
@@ -255,7 +256,7 @@ def test_a_recording_that_is_there_is_not_made_again(folder: Path, monkeypatch: 
         ({"steps": 5}, GRAPH, 0, "other settings (steps is 3 there and 5 here)"),
         ({"detector": GDOC()}, GRAPH, 0, "other settings (detector is none there and gdoc here)"),
         ({}, OTHER, 0, "another graph"),
-        ({}, GRAPH, 1, "another kind (seed is 0 there and 1 here)"),
+        ({}, GRAPH, 1, "other settings (seed is 0 there and 1 here)"),
     ],
 )
 def test_a_recording_of_something_else_is_made_again(
@@ -264,7 +265,7 @@ def test_a_recording_of_something_else_is_made_again(
     configuration = replace(SMALL, **changed)
     with caplog.at_level(logging.WARNING):
         found = record(configuration, graph, seed, folder)
-    assert f"the recording is of {told}. It is made again." in caplog.text
+    assert f"the recording has {told}. The training is recorded again." in caplog.text
     fresh = record(configuration, graph, seed, tmp_path / "fresh")
     assert hashes(found) == hashes(fresh)
     assert {path.name for path in tmp_path.iterdir()} == {"r", "fresh", ".r.lock", ".fresh.lock"}
@@ -301,10 +302,10 @@ def change_the_manifest(folder: Path) -> None:
 @pytest.mark.parametrize("damage", [lose_a_file, change_a_file, cut_the_manifest, change_the_manifest])
 def test_a_damaged_recording_is_told_and_made_again(folder: Path, kept: Path, caplog: Any, damage: Any) -> None:
     damage(folder)
-    with pytest.raises(InputError, match="records it anew"):
+    with pytest.raises(InputError, match="records it again"):
         replay(open_recording(folder), GRAPH, PostHoc())
     again = record(SMALL, GRAPH, 0, folder)
-    assert "It is recorded again." in caplog.text
+    assert "The training is recorded again." in caplog.text
     assert hashes(again) == hashes(open_recording(kept))
 
 
@@ -326,7 +327,7 @@ def test_an_interrupted_recording_is_never_taken_for_a_whole_one(tmp_path: Path,
         assert open_recording(tmp_path / "r") == before  # what was there stays
     # As a kill would have left it.
     assert len(list((tmp_path / "left").iterdir())) > 5
-    with pytest.raises(InputError, match="this folder holds no recording"):
+    with pytest.raises(InputError, match="this folder contains no recording"):
         open_recording(tmp_path / "left")
     (tmp_path / "left").rename(tmp_path / "r.new")
     assert hashes(record(SMALL, GRAPH, 0, tmp_path / "r")) == hashes(open_recording(kept))
@@ -337,7 +338,7 @@ def test_what_is_not_ours_is_not_removed(tmp_path: Path) -> None:
     folder = tmp_path / "r"
     folder.mkdir()
     (folder / "thesis.tex").write_text("years of work")
-    with pytest.raises(InputError, match="the folder holds something else"):
+    with pytest.raises(InputError, match="the folder contains other files"):
         record(SMALL, GRAPH, 0, folder)
     assert (folder / "thesis.tex").read_text() == "years of work"
     with pytest.raises(InputError, match="this is a file, not a folder"):
@@ -349,7 +350,7 @@ def test_an_event_outside_of_the_folder_is_refused(folder: Path) -> None:
     content = json.loads(json.loads(path.read_text())["content"])
     content["events"][0]["file"] = "../other.safetensors"
     path.write_bytes(module.dump_json(content))
-    with pytest.raises(InputError, match="is no name of an event's file"):
+    with pytest.raises(InputError, match=r"events\[0\]\.file"):
         open_recording(folder)
 
 
@@ -358,10 +359,10 @@ def test_events_of_another_kind_are_recorded_again(folder: Path, caplog: Any) ->
     content = json.loads(json.loads(path.read_text())["content"])
     content["events"][0]["kind"] = "of_old"
     path.write_bytes(module.dump_json(content))
-    with pytest.raises(InputError, match="events of a kind that is not known here"):
+    with pytest.raises(InputError, match=r"of_old.*events\[0\]\.kind"):
         open_recording(folder)
     assert open_recording(record(SMALL, GRAPH, 0, folder).folder)
-    assert "It is recorded again." in caplog.text
+    assert "The training is recorded again." in caplog.text
 
 
 def test_a_recording_is_replayed_on_its_own_graph_only(kept: Path) -> None:

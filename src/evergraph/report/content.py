@@ -1,4 +1,4 @@
-"""What a report shows, as plain values, whatever it reports on."""
+"""The content of a report as plain values, for a run or a workspace."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from evergraph.analysis import GraphDescription
 
 @dataclass(frozen=True)
 class Missing:
-    """A part that is not there; the page gives the reason in its place, and how to get it."""
+    """A part that is not available; the page shows the reason and how to get the part."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Headline:
-    """One of the figures at the top, with half the width of its 95 % interval; None where it is undefined."""
+    """A number at the top, with half the width of its 95 % interval; None where it is undefined."""
 
     name: str
     value: float | None
@@ -28,7 +28,7 @@ class Headline:
 
 @dataclass(frozen=True)
 class Band:
-    """A value and its 95 % interval; ``low`` and ``high`` are None where there is none."""
+    """A value with its 95 % interval; ``low`` and ``high`` are None without one."""
 
     mean: float
     low: float | None = None
@@ -37,24 +37,24 @@ class Band:
 
 @dataclass(frozen=True)
 class Slice:
-    """The results at one time. Shares are of the labelled vertices and from 0 to 1.
+    """The results of one slice. Shares are from 0 to 1, of the labelled vertices.
 
     Parameters
     ----------
     vertices, labelled
-        Vertices decided, and those whose class is known by now.
+        Number of decided vertices, and of those with a label.
     known_classes, new_classes
-        Classes that the learner knew, and how many of them it had just learnt.
+        Number of classes that the learner knew, and of those learned last.
     accuracy, known_accuracy
-        Share whose most likely known class is right, of all and among vertices of classes that the learner knew.
-    unseen, rejected
-        Share that truly was of a class the learner did not know, and share that was flagged as such.
+        Accuracy on all vertices and on vertices of known classes.
+    unseen, flagged
+        Share of truly unseen and of flagged vertices.
     mcc, open_f1
-        See `evergraph.evaluation.metrics`; an MCC is None where there was nothing unseen to find.
+        See `evergraph.evaluation.metrics`; the MCC is None without unseen vertices.
     drift
-        Against the time before.
+        Drift from the period before.
     version
-        The models that decided; None where there is but one.
+        Numbers of the models that decided; None in a run.
     """
 
     time: str
@@ -65,7 +65,7 @@ class Slice:
     accuracy: Band | None
     known_accuracy: Band | None
     unseen: float | None
-    rejected: Band | None
+    flagged: Band | None
     mcc: float | None
     open_f1: float | None
     drift: float | None
@@ -74,7 +74,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class Slices:
-    """All slices in the order of time; ``intervals`` says in one sentence what their bands are."""
+    """All slices in order of time; ``intervals`` explains their bands."""
 
     rows: tuple[Slice, ...]
     intervals: str
@@ -82,7 +82,7 @@ class Slices:
 
 @dataclass(frozen=True)
 class Transfer:
-    """Forward transfer: the gain in accuracy from keeping the weights, as a mean and at each time."""
+    """Forward transfer: mean gain in accuracy of warm over cold restarts, and the gain of each task."""
 
     value: float | None
     half: float | None
@@ -102,7 +102,7 @@ class ConfusionTable:
 
 @dataclass(frozen=True)
 class CalibrationBin:
-    """Decisions of about the same probability: its mean, the share of them that is right, and their number."""
+    """Decisions of similar probability: mean probability, share of correct ones, and number."""
 
     confidence: float
     accuracy: float
@@ -111,7 +111,7 @@ class CalibrationBin:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Probabilities against the share that is right; ``error`` is the expected calibration error."""
+    """Probability against accuracy; ``error`` is the expected calibration error."""
 
     bins: tuple[CalibrationBin, ...]
     error: float
@@ -119,9 +119,9 @@ class Calibration:
 
 @dataclass(frozen=True)
 class ThresholdCurve:
-    """What each threshold would have done; ``in_force`` is None where there is no single one.
+    """Results of other thresholds; ``in_force`` is None if there was no single threshold.
 
-    ``false_alarms`` and ``found`` are the shares of vertices of known and of unseen classes that are flagged.
+    ``false_alarms`` and ``found`` are the flagged shares of the vertices of known and of unseen classes.
     """
 
     axis: str
@@ -133,8 +133,8 @@ class ThresholdCurve:
 
 
 @dataclass(frozen=True)
-class ReviewRow:
-    """A vertex that is flagged as unseen, for a person to look at."""
+class FlaggedVertex:
+    """A vertex that is flagged as unseen, to be reviewed."""
 
     id: str
     time: str
@@ -148,26 +148,26 @@ class ReviewRow:
 
 @dataclass(frozen=True)
 class Review:
-    """Some of the vertices to review, by their scores; ``which`` says of how many, and from where."""
+    """Vertices to review, highest scores first; ``which`` says how many there are."""
 
-    rows: tuple[ReviewRow, ...]
+    rows: tuple[FlaggedVertex, ...]
     which: str
 
 
 @dataclass(frozen=True)
-class Story:
+class ReportContent:
     """Everything that a report shows.
 
     Parameters
     ----------
     title, summary
-        The name of the graph or workspace, and what was done, in one line.
+        Name of the graph or workspace, and its settings in one line.
     notes
-        What you must know before reading, for instance that a run is not finished.
+        Notes at the top, for instance that a run is not finished.
     graph, history
-        The description of the graph, and the history size in use (None for all of it).
+        Description of the graph, and the history in use (None for the full history).
     details
-        Name and value of all settings and circumstances.
+        Names and values of all settings.
     """
 
     title: str

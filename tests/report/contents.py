@@ -1,4 +1,4 @@
-"""Stories to be told by the page: an ordinary one, one that means harm, and one in which everything is missing."""
+"""Contents of reports: an ordinary one, one with hostile names, and one in which everything is missing."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from evergraph.analysis.description import ClassHistory, DifferenceSummary, DriftAt, GraphDescription
+from evergraph.report.content import FlaggedVertex, Headline, Missing, ReportContent, Review, Slice, Slices, Transfer
 from evergraph.report.measures import band_of_share, calibration_of, confusion_of, threshold_curve_of
-from evergraph.report.story import Headline, Missing, Review, ReviewRow, Slice, Slices, Story, Transfer
 
 ATTACK = "</script><script>alert(1)</script>"
 HOSTILE = (
@@ -24,8 +24,8 @@ HOSTILE = (
 )
 
 
-def ordinary(names: tuple[str, ...] | None = None, times: tuple[str, ...] | None = None) -> Story:
-    """A full story over some years."""
+def ordinary(names: tuple[str, ...] | None = None, times: tuple[str, ...] | None = None) -> ReportContent:
+    """A full report over some years."""
     draw = np.random.default_rng(7)
     times = times or tuple(map(str, range(1999, 2015)))
     names = names or tuple(f"Class number {number}, with a name" for number in range(1, 24))
@@ -46,7 +46,7 @@ def ordinary(names: tuple[str, ...] | None = None, times: tuple[str, ...] | None
             accuracy=band_of_share(0.5 + 0.02 * (at % 7), 200),
             known_accuracy=band_of_share(0.6 + 0.02 * (at % 5), 180),
             unseen=0.05 * (at % 4),
-            rejected=band_of_share(0.08 * (at % 4), 200),
+            flagged=band_of_share(0.08 * (at % 4), 200),
             mcc=None if at % 4 == 0 else 0.1 * (at % 4) - 0.15,
             open_f1=0.4,
             drift=None if at == 0 else 0.3,
@@ -55,20 +55,20 @@ def ordinary(names: tuple[str, ...] | None = None, times: tuple[str, ...] | None
         for at, time in enumerate(times)
     )
     review = tuple(
-        ReviewRow(f"vertex {at} {name}", times[-1], 0.5 - 0.01 * at, name, 0.3, (name, "word"), ((name, 3),), name)
+        FlaggedVertex(f"vertex {at} {name}", times[-1], 0.5 - 0.01 * at, name, 0.3, (name, "word"), ((name, 3),), name)
         for at, name in enumerate(names)
     )
     confusion = confusion_of(truth, decided, unseen, "a test")
-    return Story(
+    return ReportContent(
         title=names[0],
         kind="run",
-        summary=f"a story of {names[-1]}",
+        summary=f"a report of {names[-1]}",
         notes=(f"Not finished: {names[0]}",),
         headlines=(
             Headline("Accuracy", 0.7654, 0.0123, "share", "Right."),
             Headline(names[0], None, None, "score", names[0]),
-            Headline("Time", 12345.6, 1.5, "seconds", "Training and deciding."),
-            Headline("Labels", 12345, None, "count", "Labels that came."),
+            Headline("Time", 12345.6, 1.5, "seconds", "Training and prediction."),
+            Headline("Labels", 12345, None, "count", "Labels that arrived."),
         ),
         slices=Slices(rows, "Bands are Wilson’s 95 % intervals."),
         transfer=Transfer(0.031, 0.01, times, tuple(0.1 - 0.02 * at for at in range(len(times))), names[0]),
@@ -123,12 +123,12 @@ def described(names: tuple[str, ...], times: tuple[str, ...], steps: str = "year
     )
 
 
-def hostile() -> Story:
+def hostile() -> ReportContent:
     """The same with names that would like to be more than names, over days."""
     return ordinary(HOSTILE, tuple(f"2020-01-{day:02d}" for day in range(1, 12)))
 
 
-def empty() -> Story:
+def empty() -> ReportContent:
     """Nothing but reasons."""
     reason = Missing(f"There is none of it: {ATTACK}.")
     names = ("slices", "transfer", "graph", "confusion", "calibration", "threshold", "review")
@@ -136,11 +136,11 @@ def empty() -> Story:
     return replace(ordinary(), kind="workspace", notes=(), **parts)
 
 
-def single() -> Story:
+def single() -> ReportContent:
     """A run of one task under one seed, without history and without intervals."""
-    story = ordinary(("only class",), ("7",))
-    assert not isinstance(story.slices, Missing)
-    row = replace(story.slices.rows[0], accuracy=None, known_accuracy=None, rejected=None, unseen=None, open_f1=None)
-    assert not isinstance(story.graph, Missing)
-    graph = replace(story.graph, drift=[DriftAt("7", None, None), DriftAt("8", 0.5, 0.5)], first_task=None)
-    return replace(story, slices=Slices((row,), "No bands."), graph=graph, history=None)
+    content = ordinary(("only class",), ("7",))
+    assert not isinstance(content.slices, Missing)
+    row = replace(content.slices.rows[0], accuracy=None, known_accuracy=None, flagged=None, unseen=None, open_f1=None)
+    assert not isinstance(content.graph, Missing)
+    graph = replace(content.graph, drift=[DriftAt("7", None, None), DriftAt("8", 0.5, 0.5)], first_task=None)
+    return replace(content, slices=Slices((row,), "No bands."), graph=graph, history=None)

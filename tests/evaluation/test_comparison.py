@@ -22,23 +22,14 @@ from evergraph.detect import DOC, GDOC, PostHoc, Softmax
 from evergraph.detect.auto import AutoDetector
 from evergraph.detect.scores import Energy, Relative
 from evergraph.detect.thresholds import BackTest, Budget, Conformal, Fixed
-from evergraph.evaluation import compare as module
-from evergraph.evaluation.candidates import candidate, candidates
-from evergraph.evaluation.compare import compare
-from evergraph.evaluation.comparison import (
-    FIGURES,
-    CandidateResult,
-    Comparison,
-    compared_table,
-    tasks_figure,
-    write_comparison,
-)
+from evergraph.evaluation import comparison as module
+from evergraph.evaluation.comparison import METRICS, CandidateResult, Comparison, candidate, candidates, compare
 from evergraph.evaluation.configuration import Configuration
 from evergraph.evaluation.metrics import over_seeds
-from evergraph.evaluation.recording import open_recording
-from evergraph.evaluation.replay import Judged, replay
+from evergraph.evaluation.replay import ReplayedTask, open_recording, replay
 from evergraph.nn import GraphSAGE
 from evergraph.presentation import Section
+from evergraph.report.comparison import compared_table, tasks_figure, write_comparison
 
 SCORES = {name: names.load("score", name) for name in names.SCORES}
 THRESHOLDS = {name: names.load("threshold", name) for name in names.THRESHOLDS}
@@ -119,7 +110,10 @@ def test_names_are_given_with_commas_and_count_once() -> None:
         ("relative-mps", r"there is no detector 'relative-mps' \(did you mean 'relative-msp'"),
         ("qqqqqq", "there is no detector 'qqqqqq'. Choose from"),
         ("relative-new_words", "new_words does not depend on the model.*Write new_words"),
-        ("auto-without-excess", "there is no part 'excess' of auto, but 'excess_words'.*Choose from msp, auxiliary"),
+        (
+            "auto-without-excess",
+            r"auto has no part 'excess' \(did you mean 'excess_words'\?\).*Choose from msp, auxiliary",
+        ),
         ("relative-", "there is no detector 'relative-'"),
         (
             "energy/conform",
@@ -145,7 +139,7 @@ def test_unknown_names_are_told_with_what_there_is(name: str, told: str) -> None
 # --- figures ---------------------------------------------------------------------------------------------------------
 
 
-def judged_by_hand(path: str, out: Path, name: str, seed: int) -> tuple[list[Judged], Any]:
+def replayed_by_hand(path: str, out: Path, name: str, seed: int) -> tuple[list[ReplayedTask], Any]:
     loss = "gdoc" if name.startswith("gdoc") else "none"
     graph = module.graph_of(path)[0]
     recording = open_recording(out / "recordings" / Path(path).name / loss / f"seed-{seed}")
@@ -155,8 +149,8 @@ def judged_by_hand(path: str, out: Path, name: str, seed: int) -> tuple[list[Jud
 @pytest.mark.parametrize("name", NAMES.split(","))
 def test_figures_are_those_of_scikit_learn(compared: Comparison, graphs: list[str], out: Path, name: str) -> None:
     for path, seed in ((graphs[0], 0), (graphs[1], 1)):
-        judged, graph = judged_by_hand(path, out, name, seed)
-        figures = compared.of(Path(path).name, name)[seed].figures
+        judged, graph = replayed_by_hand(path, out, name, seed)
+        figures = compared.of(Path(path).name, name)[seed].metrics
         rejected = np.concatenate([one.decisions.flagged for one in judged])
         score = np.concatenate([one.decisions.score for one in judged])
         truths = [np.array(graph.window(one.decisions.time, one.decisions.time).labels) for one in judged]
@@ -197,7 +191,7 @@ def test_some_detector_finds_something(compared: Comparison) -> None:
 
 def test_means_are_over_seeds_and_graphs(compared: Comparison) -> None:
     for name in NAMES.split(","):
-        by_seed = [[compared.of(graph, name)[seed].figures["auroc"] for graph in ("one", "two")] for seed in (0, 1)]
+        by_seed = [[compared.of(graph, name)[seed].metrics["auroc"] for graph in ("one", "two")] for seed in (0, 1)]
         found = compared.over_graphs(name)["auroc"]
         interval = over_seeds([np.mean(values) for values in by_seed])
         assert found["mean"] == pytest.approx(np.mean(by_seed))
@@ -209,7 +203,7 @@ def test_means_are_over_seeds_and_graphs(compared: Comparison) -> None:
 
 def test_a_figure_that_is_undefined_somewhere_is_left_out_there(compared: Comparison) -> None:
     def without(one: CandidateResult) -> CandidateResult:
-        return replace(one, figures={**one.figures, "auroc": math.nan}) if one.graph == "two" else one
+        return replace(one, metrics={**one.metrics, "auroc": math.nan}) if one.graph == "two" else one
 
     holed = replace(compared, outcomes=tuple(map(without, compared.outcomes)))
     assert holed.over_graphs("energy")["auroc"]["mean"] == compared.summary("one", "energy")["auroc"]["mean"]
@@ -220,10 +214,10 @@ def test_a_figure_that_is_undefined_somewhere_is_left_out_there(compared: Compar
 def test_trainings_are_shared_by_all_of_a_loss(compared: Comparison, out: Path) -> None:
     made = {path.parent.relative_to(out / "recordings").as_posix() for path in out.rglob("recording.json")}
     assert made == {f"{g}/{loss}/seed-{s}" for g in ("one", "two") for loss in ("none", "gdoc") for s in (0, 1)}
-    trained = [compared.of("one", name)[0].figures["seconds_training"] for name in ("gdoc:0.5", "gdoc:0.75")]
+    trained = [compared.of("one", name)[0].metrics["seconds_training"] for name in ("gdoc:0.5", "gdoc:0.75")]
     assert trained[0] == trained[1]
     # Detectors that observe pay for the replay.
-    plain, rehearsed = (compared.of("one", name)[0].figures["seconds_training"] for name in ("none", "energy"))
+    plain, rehearsed = (compared.of("one", name)[0].metrics["seconds_training"] for name in ("none", "energy"))
     assert plain < rehearsed
 
 
@@ -239,16 +233,16 @@ def test_lines_are_added_to_and_replaced_but_never_lost(
 ) -> None:
     compare(graphs[:1], candidates("none"), SMALL, out=tmp_path)
     (first,) = lines_of(tmp_path)
-    assert set(first["figures"]) == set(FIGURES)
+    assert set(first["figures"]) == set(METRICS)
     assert first["configuration"]["detector"] == {"name": "none"}
     with (tmp_path / "results.jsonl").open("a") as file:
         file.write('{"graph": "half a li')
-    monkeypatch.setattr("evergraph.evaluation.recording._live", None)  # no training is needed any more
+    monkeypatch.setattr("evergraph.evaluation.replay._train", None)  # no training is needed any more
     compare(graphs[:1], candidates("energy,none"), SMALL, out=tmp_path)
     kept = (tmp_path / "results.jsonl").read_text().splitlines()
     assert kept[1] == '{"graph": "half a li'
     assert [json.loads(line)["detector"] for line in (kept[0], kept[2])] == ["none", "energy"]
-    assert "line 2: this is no result of a comparison" in caplog.text
+    assert "line 2: this is not a result of a comparison" in caplog.text
 
 
 def test_an_interruption_loses_nothing_that_is_finished(
@@ -263,7 +257,7 @@ def test_an_interruption_loses_nothing_that_is_finished(
     assert [line["detector"] for line in lines_of(tmp_path)] == ["none"]
     assert {path.parent.parent.name for path in tmp_path.rglob("recording.json")} == {"none"}
     made: list[str] = []
-    monkeypatch.setattr("evergraph.evaluation.recording._tell", lambda *told: made.append(str(told[1:])))
+    monkeypatch.setattr("evergraph.evaluation.replay._report", lambda *told: made.append(str(told[1:])))
     states: list[module.CompareState] = []
     found = compare(graphs[:1], candidates("none,gdoc"), SMALL, out=tmp_path, on_done=states.append)
     assert len(found.outcomes) == 2
@@ -299,7 +293,7 @@ def test_two_graphs_of_one_name_are_refused(graphs: list[str], tmp_path: Path) -
 
 
 def without_seconds(one: CandidateResult) -> dict[str, float]:
-    return {name: value for name, value in one.figures.items() if "seconds" not in name}
+    return {name: value for name, value in one.metrics.items() if "seconds" not in name}
 
 
 def test_what_goes_between_processes_can_be_sent(compared: Comparison, graphs: list[str], out: Path) -> None:
@@ -354,9 +348,9 @@ def test_the_figure_shows_each_detector_task_by_task(compared: Comparison) -> No
     above, below = tasks_figure(compared, "two").axes
     tasks = compared.by_task("two", "gdoc:0.75")
     lines = {str(line.get_label()): np.asarray(line.get_ydata(), float) for line in below.lines}
-    assert set(lines) == {*NAMES.split(","), "unseen in truth"}
+    assert set(lines) == {*NAMES.split(","), "truly unseen"}
     assert lines["gdoc:0.75"].tolist() == [task["flagged"]["mean"] for task in tasks]
-    assert lines["unseen in truth"].tolist() == [task["unseen"]["mean"] for task in tasks]
+    assert lines["truly unseen"].tolist() == [task["unseen"]["mean"] for task in tasks]
     drawn = next(np.asarray(line.get_ydata(), float) for line in above.lines if line.get_label() == "gdoc:0.75")
     wanted = [math.nan if task["mcc"]["mean"] is None else task["mcc"]["mean"] for task in tasks]
     np.testing.assert_array_equal(drawn, wanted)
@@ -370,7 +364,7 @@ def test_the_command_prints_json(command: Command, compared: Comparison, graphs:
         "compare", *graphs, "--detectors", NAMES, "--seeds", "0-1", *OPTIONS, "--out", out, "--json"
     )
     assert code == 0
-    assert "8 of 8 trainings judged" in err
+    assert "8 of 8 trainings done" in err
     found = json.loads(text)
     assert set(found) == {
         *("graphs", "detectors", "seeds", "configuration", "figures", "results", "mean_over_graphs", "errors"),
@@ -382,7 +376,7 @@ def test_the_command_prints_json(command: Command, compared: Comparison, graphs:
         (graph, name) for graph in ("one", "two") for name in NAMES.split(",")
     ]
     for one in found["results"]:
-        assert set(one) == {"graph", "detector", "tasks", *FIGURES}
+        assert set(one) == {"graph", "detector", "tasks", *METRICS}
         assert [task["time"] for task in one["tasks"]] == [4, 5, 6]
         assert one["mcc"] == compared.summary(one["graph"], one["detector"])["mcc"]  # the same trainings
     assert [one["detector"] for one in found["mean_over_graphs"]] == NAMES.split(",")
@@ -395,14 +389,14 @@ def test_the_command_prints_a_table(
 ) -> None:
     assert compared
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr("evergraph.evaluation.comparison.save", lambda _, stem, __: [stem.with_suffix(".svg")])
+    monkeypatch.setattr("evergraph.report.comparison.save", lambda _, stem, __: [stem.with_suffix(".svg")])
     arguments = ("compare", graphs[0], "--detectors", "none,gdoc:0.5", *OPTIONS, "--out", out)
     code, text, err = command(*arguments)
     assert code == 0
-    assert "Detectors of unseen classes compared" in text
+    assert "Detection of unseen classes by detector" in text
     assert "mean over graphs" not in text
     assert all(word in text for word in ("gdoc:0.5", "Open-F1", "FPR@95", "Written to", "tasks-one.svg"))
-    assert "2 of 2 trainings judged" in err
+    assert "2 of 2 trainings done" in err
     assert command(*arguments, "--quiet") == (0, "", "")
 
 
@@ -431,10 +425,10 @@ def test_the_command_can_be_stopped(
     def stop(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("evergraph.evaluation.recording._live", stop)
+    monkeypatch.setattr("evergraph.evaluation.replay._train", stop)
     code, text, err = command("compare", graphs[0], *OPTIONS, "--out", tmp_path / "out")
     assert (code, text) == (130, "")
-    assert "the same command goes on from here" in err
+    assert "Run the same command again to continue" in err
 
 
 def test_a_failure_is_an_exit_code(
@@ -448,4 +442,4 @@ def test_a_failure_is_an_exit_code(
     assert code == 1
     assert "There are no results." in text
     assert "it is full" in err
-    assert "trainings that came to nothing: 1." in err
+    assert "1 trainings failed." in err
