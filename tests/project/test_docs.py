@@ -25,6 +25,7 @@ GUIDES = [
 """Pages whose blocks a reader runs one after the other."""
 SHARED = ("--json", "--quiet", "--history", "--seeds")  # options of several commands
 FEW_STEPS = "3"
+TABLES = ("time ", "group ")  # how the headers of tables begin that pages quote
 
 
 def name_of(page):
@@ -57,7 +58,7 @@ def run_python(block, page, names):
 
 
 def run_command(given, command):
-    """Run a command of a page, with few training steps and at most two seeds."""
+    """Run a command of a page, with few training steps and at most two seeds; return what it prints."""
     match given:
         case ["make", *_]:
             # `make test` would run these tests within themselves: check only that the target exists.
@@ -76,10 +77,12 @@ def run_command(given, command):
                 words[where : where + 2] = ["--quick"]
             if "--seeds" in words:
                 words[words.index("--seeds") + 1] = "0-1"
-            code, _, error = command(*words)
+            code, printed, error = command(*words)
             assert code == 0, f"{given}: {error}"
+            return printed
         case _:
             pytest.fail(f"{given}: say in run_command how to test it")
+    return ""
 
 
 @pytest.fixture(scope="session")
@@ -127,13 +130,15 @@ def test_all_blocks_of_a_guide_run_in_their_order(page, tmp_path, monkeypatch, c
         monkeypatch.syspath_prepend(request.getfixturevalue("installed"))
         monkeypatch.setattr(registry, "_plugins", registry._plugins.__wrapped__)  # without what is cached
     monkeypatch.chdir(tmp_path)
-    names = {}
-    for language, block in blocks(page, "sh|python"):
+    names, printed = {}, []
+    for language, block in blocks(page, "sh|python|text"):
         if language == "python":
             run_python(block, page, names)
-        else:
+        elif language == "sh":
             for given in commands_in(block):
-                run_command(given, command)
+                printed += [line.split() for line in run_command(given, command).splitlines()]
+        elif block.startswith(TABLES):
+            assert block.splitlines()[0].split() in printed, "the header of a quoted table"
 
 
 @pytest.mark.parametrize(
