@@ -73,7 +73,7 @@ def bend(sizes: list[int]) -> float:
 
 def draw(seconds: list[list[float]], sizes: list[int], stem: Path) -> None:
     """Seconds of each round, and bytes on disk."""
-    from evergraph.presentation import COLOURS, figure, legend_below, save
+    from evergraph.presentation.style import COLOURS, figure, legend_below, save
 
     with figure(1, 2) as (picture, axes):
         left, right = axes[0]

@@ -7,7 +7,7 @@ Run it with: python examples/reproducing_a_table.py
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from evergraph.presentation import to_markdown
+from evergraph.presentation.table import to_markdown
 from evergraph_paper.reproduction import Reproduction
 
 

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
 import evergraph
-from evergraph.presentation import COLOURS, styled
+from evergraph.presentation.style import COLOURS, styled
 
 BLUE, RED, GREEN, _, ORANGE, SKY, _ = COLOURS
 INK, GREY, FAINT = "#222222", "#777777", "#D5D5D5"

@@ -17,7 +17,7 @@ from evergraph import LifelongLearner, Task
 from evergraph.detect import AutoDetector
 from evergraph.detect.auto import SIGNALS, average_signals
 from evergraph.detect.scores import Average, Propagated, inner_state
-from evergraph.presentation import COLOURS, figure, legend_below, save
+from evergraph.presentation.style import COLOURS, figure, legend_below, save
 
 NAMES = ("probability (msp)", "auxiliary model", "excess words", "class likelihood", "known distance", "slice density")
 

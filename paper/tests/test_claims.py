@@ -12,7 +12,7 @@ import pytest
 
 from evergraph.evaluation.trials import TrialResult
 from evergraph.graph.times import TimeAxis
-from evergraph.presentation import to_markdown
+from evergraph.presentation.table import to_markdown
 from evergraph_paper.claims import (
     CLAIMS,
     Evidence,

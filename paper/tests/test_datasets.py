@@ -17,7 +17,7 @@ import pytest
 from evergraph import EvolvingGraph
 from evergraph.datasets import synthetic
 from evergraph.errors import InputError
-from evergraph.presentation import to_csv, to_latex, to_markdown
+from evergraph.presentation.table import to_csv, to_latex, to_markdown
 from evergraph_paper import datasets
 from evergraph_paper.datasets import datasets_table, facts, write_datasets
 from evergraph_paper.paper import printed

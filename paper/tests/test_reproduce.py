@@ -20,7 +20,7 @@ from rich.console import Console
 
 from evergraph.datasets import synthetic
 from evergraph.evaluation.trials import TrialResult
-from evergraph.presentation import Cell, Section, Table, to_csv, to_latex, to_markdown, to_rich
+from evergraph.presentation.table import Cell, Section, Table, to_csv, to_latex, to_markdown, to_rich
 from evergraph_paper import exp1, figures, tables
 from evergraph_paper.cli import ExperimentName
 from evergraph_paper.exp1 import StaticRow

@@ -13,10 +13,10 @@ from scipy import sparse
 
 from evergraph import EvolvingGraph, InputError
 from evergraph.graph import ids as id_columns
-from evergraph.graph.adjacency import Adjacency
 from evergraph.graph.arrays import Segment, base_segment, decode, encode, extend, fingerprint, join, slice_segment
 from evergraph.graph.classes import extend_names
 from evergraph.graph.columns import check_edges, check_vertices
+from evergraph.graph.evolving import Adjacency
 from evergraph.graph.features import DenseFeatures, Features, SparseFeatures
 from tests.strategies import Tables, arrays_of, assert_equal, tables
 

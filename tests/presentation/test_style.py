@@ -20,15 +20,7 @@ from hypothesis import strategies as st
 from matplotlib.image import imread
 
 from evergraph.errors import EvergraphError
-from evergraph.presentation import (
-    COLOURS,
-    figure,
-    legend_below,
-    lines_with_band,
-    plain,
-    save,
-    series,
-)
+from evergraph.presentation.style import COLOURS, figure, legend_below, lines_with_band, plain, save, series
 
 # --- figures ---------------------------------------------------------------------------------------------------------
 
@@ -159,7 +151,8 @@ def test_a_figure_that_cannot_be_written_says_so(tmp_path: Path) -> None:
 def test_tables_need_no_matplotlib_and_figures_no_rich_and_no_pyplot() -> None:
     code = """
 import sys
-from evergraph.presentation import *
+from evergraph.presentation.style import *
+from evergraph.presentation.table import *
 assert not {"matplotlib", "rich"} & {*sys.modules}
 table = Table("t", (Column("x"),), ((Cell(1),),))
 to_markdown(table), to_latex(table), to_csv(table)

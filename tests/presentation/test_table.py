@@ -16,17 +16,7 @@ from markdown_it import MarkdownIt
 from rich.console import Console
 
 from evergraph.errors import EvergraphError
-from evergraph.presentation import (
-    Cell,
-    Column,
-    Section,
-    Table,
-    to_csv,
-    to_latex,
-    to_markdown,
-    to_rich,
-    write,
-)
+from evergraph.presentation.table import Cell, Column, Section, Table, to_csv, to_latex, to_markdown, to_rich, write
 
 NOTE = "evergraph run dblp-easy --history 3 --seeds 0-4\nMeans over 5 seeds; ± 95 % interval"
 TABLE = Table(

@@ -47,7 +47,7 @@ def loaded_by(statement: str) -> set[str]:
         ),
         ("from evergraph import Task, tasks, Decisions, evaluate, metrics", HEAVY),
         ("import evergraph.analysis.time_differences", ["torch"]),
-        ("import evergraph.presentation", HEAVY),
+        ("import evergraph.presentation.style, evergraph.presentation.table", HEAVY),
     ],
 )
 def test_importing_loads_no_more_than_is_needed(statement: str, forbidden: list[str]) -> None:

@@ -124,7 +124,7 @@ def reproduce(
 
 
 def _show(found: Reproduced) -> None:
-    from evergraph.presentation import to_rich
+    from evergraph.presentation.table import to_rich
 
     to = console()
     if not found.tables:

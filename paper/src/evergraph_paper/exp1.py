@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from evergraph.errors import InputError
 from evergraph.evaluation.trials import TrialResult
-from evergraph.presentation import Cell, Column, Section, Table, style
+from evergraph.presentation import style
+from evergraph.presentation.table import Cell, Column, Section, Table
 from evergraph_paper.figures import same_range
 from evergraph_paper.paper import printed
 from evergraph_paper.static import STATIC_GRAPHS, STATIC_MODELS, StaticRow, StaticTrial, Which

@@ -15,7 +15,8 @@ from evergraph.evaluation.configuration import seed_ranges
 from evergraph.evaluation.processes import graph_of
 from evergraph.evaluation.results import NUMERICS_VERSION
 from evergraph.evaluation.trials import GridState, Trial, TrialResult, TrialStore, check_folder, run_grid
-from evergraph.presentation import Table, save, write
+from evergraph.presentation.style import save
+from evergraph.presentation.table import Table, write
 from evergraph.storage.files import write_atomic
 from evergraph_paper import exp1, figures, plan, static, tables
 from evergraph_paper.claims import Evidence, claims_table, judge

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from evergraph.detect import DOC, GDOC
 from evergraph.evaluation.metrics import Interval, mean_known, over_seeds
-from evergraph.presentation import Cell, Column, Section, Table
+from evergraph.presentation.table import Cell, Column, Section, Table
 from evergraph_paper.measured import Measured, transfer
 from evergraph_paper.paper import (
     COUNTERPART,

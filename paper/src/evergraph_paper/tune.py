@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from evergraph.errors import InputError
-from evergraph.presentation import Cell, Column, Section, Table
+from evergraph.presentation.table import Cell, Column, Section, Table
 from evergraph.storage.files import write_atomic
 from evergraph_paper.measured import Measured
 from evergraph_paper.plan import LEVELS, Row, Subject, rows

@@ -157,15 +157,7 @@ def _grid(count: int, columns: int, height: float) -> Iterator[tuple[Figure, lis
 
 
 def _box(found: DifferenceSummary) -> dict[str, Any]:
-    """Return quartiles, whiskers and outliers for matplotlib.
-
-    Examples
-    --------
-    >>> percentiles = {"25": 2.0, "50": 2.0, "75": 2.5, "100": 6.0}
-    >>> box = _box(DifferenceSummary(2, 11, [0, 2, 6, 2, 0, 0, 1], percentiles, {}, 5, None))
-    >>> box["whislo"], box["whishi"], box["fliers"]
-    (2, 3, [1, 6])
-    """
+    """Return quartiles, whiskers and outliers for matplotlib."""
     low, median, high = (found.percentiles[level] for level in ("25", "50", "75"))
     reach = _WHISKER * (high - low)
     there = np.flatnonzero(found.counts).tolist()
@@ -194,13 +186,7 @@ def _places(panel: Axes, times: Sequence[int | str]) -> NDArray[Any]:
 
 
 def _comparable(times: Sequence[Sequence[int | str]]) -> bool:
-    """Whether all times are numbers that fit on one axis.
-
-    Examples
-    --------
-    >>> _comparable([[2004, 2015], [1999, 2012]]), _comparable([[2004, 2015], [3, 9]]), _comparable([["2004-03"]])
-    (True, False, False)
-    """
+    """Whether all times are numbers that fit on one axis."""
     numbers = [[time for time in some if not isinstance(time, str)] for some in times if some]
     if not all(map(len, numbers)) or not numbers:
         return False

@@ -120,7 +120,7 @@ def compare(
 
 
 def _show(found: Comparison, files: list[Path]) -> None:
-    from evergraph.presentation import to_rich
+    from evergraph.presentation.table import to_rich
     from evergraph.report.comparison import compared_table
 
     to = console()

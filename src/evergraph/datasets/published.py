@@ -89,17 +89,6 @@ def read_published(folder: str | Path) -> EvolvingGraph:
         - ``y.npy``: class number of each vertex, negative for no label,
         - ``t.npy``: time of each vertex, such as its year,
         - ``label2index.json``, optional: class numbers by name. Without it, the names of classes are their numbers.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as name:
-    ...     folder = Path(name)
-    ...     _ = (folder / "adjlist.txt").write_text("2 0")
-    ...     for file, values in {"X": np.eye(3), "y": [1, 0, 1], "t": [1999, 2001, 2000]}.items():
-    ...         np.save(folder / f"{file}.npy", values)
-    ...     read_published(folder)
-    EvolvingGraph(vertices=3, edges=1, classes=2, times=1999..2001, features=dense)
     """
     folder = Path(folder)
     features = _features(folder / "X.npy")

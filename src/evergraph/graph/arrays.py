@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 
 from evergraph.errors import InputError, Origin
 from evergraph.graph import ids as id_columns
-from evergraph.graph.adjacency import Adjacency
 from evergraph.graph.classes import extend_names
 from evergraph.graph.columns import EdgeColumns, Ends, VertexColumns, find_ends
-from evergraph.graph.evolving import EvolvingGraph
+from evergraph.graph.evolving import Adjacency, EvolvingGraph
 from evergraph.graph.features import DenseFeatures, Features, SparseFeatures, WordCounts, kind_of
 from evergraph.graph.ids import Ids, Strings
 from evergraph.graph.times import TimeAxis, check_span
@@ -115,14 +114,6 @@ def fingerprint(graph: EvolvingGraph) -> str:
     """Return a SHA-256 hash of everything that a run reads of a graph: vertices, times, classes, edges and features.
 
     The description of the graph (`about`) is not included.
-
-    Examples
-    --------
-    >>> one = EvolvingGraph.build({"id": [1, 2], "time": [1, 2]}, about={"name": "one"})
-    >>> two = EvolvingGraph.build({"id": [1, 2], "time": [1, 2]}, about={"name": "two"})
-    >>> three = EvolvingGraph.build({"id": [1, 2], "time": [1, 3]})
-    >>> fingerprint(one) == fingerprint(two), fingerprint(one) == fingerprint(three)
-    (True, False)
     """
     found = hashlib.sha256(f"{graph.axis.unit} {graph.axis.step} {kind_of(graph.features)}".encode())
     for name, array in sorted(to_arrays(graph).items()):

@@ -99,13 +99,7 @@ def extend_names(names: tuple[str, ...], more: Iterable[str]) -> tuple[tuple[str
 
 
 def columns_among(classes: tuple[str, ...], names: Iterable[str]) -> NDArray[np.int64]:
-    """Return the position of each name among the classes, -1 if absent, and a last entry -1 for "no label".
-
-    Examples
-    --------
-    >>> columns_among(("y",), ["x", "y"]).tolist()
-    [-1, 0, -1]
-    """
+    """Return the position of each name among the classes, -1 if absent, and a last entry -1 for "no label"."""
     place = {name: row for row, name in enumerate(classes)}
     return np.array([*(place.get(name, -1) for name in names), -1])
 

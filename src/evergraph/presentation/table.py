@@ -72,22 +72,7 @@ Row: TypeAlias = tuple[Cell, ...]
 
 @dataclass(frozen=True)
 class Table:
-    """A table with its columns in order of importance; the note gives the source of the numbers.
-
-    Examples
-    --------
-    >>> columns = (Column("model", align="left"), Column("accuracy", "cold"), Column("accuracy", "warm"))
-    >>> rows = (Section("dblp-easy"), (Cell("sage"), Cell(0.61), Cell(0.64, half=0.01, bold=True)))
-    >>> print(to_markdown(Table("Two models", columns, rows, note="seeds 0-4")), end="")
-    **Two models**
-    <BLANKLINE>
-    | model         | cold accuracy |   warm accuracy |
-    | :------------ | ------------: | --------------: |
-    | **dblp-easy** |               |                 |
-    | sage          |          0.61 | **0.64 ± 0.01** |
-    <BLANKLINE>
-    seeds 0-4
-    """
+    """A table with its columns in order of importance; the note gives the source of the numbers."""
 
     title: str
     columns: tuple[Column, ...]
@@ -109,18 +94,6 @@ def to_rich(table: Table, width: int = 80) -> RichTable:
 
     Columns that do not fit are left out, the last first, and named in the caption. Long texts and heads may wrap,
     numbers never do.
-
-    Examples
-    --------
-    >>> from rich.console import Console
-    >>> columns = (Column("model", align="left"), Column("F1", "cold"), Column("F1", "warm"))
-    >>> table = Table("", columns, ((Cell("sage"), Cell(0.61, 0.01), Cell(0.64, 0.01)),))
-    >>> Console(width=40).print(to_rich(table, 40))
-                 cold        warm
-    model          F1          F1
-    sage  0.61 ± 0.01 0.64 ± 0.01
-    >>> to_rich(table, 20).caption.plain
-    'Not shown at this width: warm F1'
     """
     from rich.table import Table as RichTable
     from rich.text import Text
@@ -235,16 +208,7 @@ def _latex_cell(cell: Cell) -> str:
 
 
 def to_csv(table: Table) -> str:
-    """Return the table for programs: unrounded numbers, half widths and sections as separate columns.
-
-    Examples
-    --------
-    >>> rows = (Section("dblp"), (Cell("sage"), Cell(2 / 3, half=0.01, form=".2f")), (Cell("mlp"), Cell()))
-    >>> print(to_csv(Table("A test", (Column("model"), Column("F1", "cold")), rows)), end="")
-    section,model,cold F1,cold F1 half
-    dblp,sage,0.6666666666666666,0.01
-    dblp,mlp,,
-    """
+    """Return the table for programs: unrounded numbers, half widths and sections as separate columns."""
     sections = any(isinstance(row, Section) for row in table.rows)
     halves = [any(_known(cell.half) is not None for cell in table.cells(i)) for i in range(len(table.columns))]
     head = ["section"] if sections else []

@@ -15,7 +15,9 @@ from evergraph.evaluation.comparison import Comparison
 from evergraph.evaluation.configuration import seed_ranges
 from evergraph.evaluation.processes import graph_of
 from evergraph.evaluation.results import NUMERICS_VERSION, Summary
-from evergraph.presentation import Cell, Column, Row, Section, Table, save, style, write
+from evergraph.presentation import style
+from evergraph.presentation.style import save
+from evergraph.presentation.table import Cell, Column, Row, Section, Table, write
 from evergraph.storage.files import write_atomic
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from evergraph.presentation import Cell, Column, Table
+from evergraph.presentation.table import Cell, Column, Table
 from evergraph_paper.claims.accuracy import c4, c5, c6, c7, c8, c9, c10
 from evergraph_paper.claims.detection import c11, c12, c13, c14, c15, c16
 from evergraph_paper.claims.evidence import Answer, Evidence, Verdict
