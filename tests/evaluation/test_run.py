@@ -242,8 +242,9 @@ def die():
     raise Killed
 
 
-def test_a_run_killed_at_any_call_goes_on_to_the_same_numbers(tmp_path, undisturbed):
-    for at in count(1):
+@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_run_killed_at_any_call_goes_on_to_the_same_numbers(tmp_path, undisturbed, step):
+    for at in count(1, step):
         out = tmp_path / str(at)
         try:
             with Dead(at, die):

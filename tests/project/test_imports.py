@@ -4,7 +4,6 @@ import ast
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -75,17 +74,6 @@ def run_and_list(*arguments: object) -> str:
 
 def test_help_loads_nothing_heavy() -> None:
     assert loaded_by(run_and_list("--help")).isdisjoint(set(HEAVY) - {"typer", "rich"})
-
-
-def test_looking_at_a_workspace_needs_neither_torch_nor_pandas(
-    tmp_path: Path, command: Callable[..., tuple[int, str, str]]
-) -> None:
-    vertices = {"id": list("abcd"), "time": [1, 1, 2, 2], "label": list("xyxy"), "text": ["one", "two", "one", "two"]}
-    evergraph.EvolvingGraph.build(vertices, [("a", "c")]).save(tmp_path / "graph")
-    code, _, error = command("ws", "init", tmp_path / "ws", "--graph", tmp_path / "graph", "--steps", 1)
-    assert code == 0, error
-    for look in ("status", "log", "scores"):
-        assert loaded_by(run_and_list("ws", look, tmp_path / "ws")).isdisjoint({"torch", "pandas", "pyarrow"}), look
 
 
 def test_every_public_name_can_be_imported() -> None:

@@ -52,7 +52,7 @@ def test_a_model_and_a_detector_of_another_package_work_by_name(installed, tmp_p
     detectors = ("--detectors", "none,margin:least=0.1,margin", "--model", "logistic", "--jobs", 1)
     run, compared, *_, status = evergraph(
         installed,
-        ("run", "metamath", *named, *quick, "--history", 1, "--first", 2020, "--out", tmp_path / "run"),
+        ("run", tmp_path / "graph", *named, *quick, "--history", 1, "--out", tmp_path / "run"),
         ("compare", tmp_path / "graph", *detectors, *quick, "--out", tmp_path / "compared"),
         ("ws", "init", ws, *files["past"], *named, *quick),
         ("ws", "add", ws, *files["new"]),

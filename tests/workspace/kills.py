@@ -32,10 +32,10 @@ def tiny(root: Path) -> list[Command]:
     return five_commands(root, graph, model=MLP(hidden=2), steps=1)
 
 
-def kill_at_every_call(command: Command, root: Path) -> list[tuple[str, str | None]]:
+def kill_at_every_call(command: Command, root: Path, step: int) -> list[tuple[str, str | None]]:
     """What each kill left, and what was wrong once the command had been run again; the last one is not killed."""
     found = []
-    for at in range(1, 1000):
+    for at in range(1, 1000, step):
         folder = root / f"{command.name}-{at:04d}"
         command.prepare(folder)
         _, status = os.waitpid(in_a_child(_killed(command.run, at), folder), 0)
@@ -87,10 +87,8 @@ def main(task: str, path: str, *rest: str) -> None:
     else:
         with mock.patch.object(os, "fsync"), mock.patch.object(records, "SYNCHRONOUS", "OFF"):
             commands = tiny(root)
-            if task == "every":
-                result = {command.name: kill_at_every_call(command, root) for command in commands}
-            else:
-                result = with_little_room(commands, root)
+            killed = {command.name: kill_at_every_call(command, root, int(rest[0])) for command in commands}
+            result = {"killed": killed, "room": with_little_room(commands, root)}
     sys.stdout.write(json.dumps(result))
 
 

@@ -108,7 +108,7 @@ def test_a_conversion_that_is_killed_is_repeated_or_finished(tmp_path: Path) -> 
         assert {path.name for path in folder.iterdir()} == {".lock", DATABASE, "objects"}
         if os.WIFEXITED(status):
             break
-        at += 1 if at < 10 else 17
+        at += 1 if at < 6 else 37
     assert at > 50
 
 

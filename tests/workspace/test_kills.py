@@ -51,9 +51,18 @@ def run(*arguments: object) -> Any:
 # --- killed ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def some_calls(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Results of kills at some calls, and of a full disk, from one process."""
+    return run("every", tmp_path_factory.mktemp("killed"), 6)
+
+
 @needs_posix
-def test_a_command_killed_at_any_call_leaves_the_state_before_it_or_after_it(tmp_path: Path) -> None:
-    found = run("every", tmp_path)
+@pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_command_killed_at_any_call_leaves_the_state_before_it_or_after_it(
+    some_calls: Any, tmp_path: Path, step: int
+) -> None:
+    found = (some_calls if step > 1 else run("every", tmp_path, step))["killed"]
     assert list(found) == NAMES
     for name, kills in found.items():
         states = [left for left, _ in kills]
@@ -61,7 +70,7 @@ def test_a_command_killed_at_any_call_leaves_the_state_before_it_or_after_it(tmp
         assert states == sorted(states, key=["before", "after"].index), name
         assert set(states) == {"before", "after"}
         assert [wrong for _, wrong in kills if wrong is not None] == []
-    assert sum(map(len, found.values())) > 120
+    assert step * sum(map(len, found.values())) > 120
 
 
 @pytest.mark.slow
@@ -126,18 +135,18 @@ def interrupt() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "what", "name"),
+    ("kind", "what", "name", "step"),
     [
-        *((Faults, full, name) for name in NAMES),
-        *((Faults, interrupt, name) for name in NAMES),
-        *((Dead, full, name) for name in ("init", "label")),
+        *((Faults, full, name, 1) for name in NAMES),
+        *((Faults, interrupt, name, 3) for name in NAMES),  # the calls are the same as those of a full disk
+        *((Dead, full, name, 2) for name in ("init", "label")),
     ],
 )
 def test_a_failure_at_any_call_leaves_the_state_before_or_after(
-    commands: dict[str, Command], tmp_path: Path, kind: type[Faults], what: Callable[[], None], name: str
+    commands: dict[str, Command], tmp_path: Path, kind: type[Faults], what: Callable[[], None], name: str, step: int
 ) -> None:
     command, failures = commands[name], 0
-    for at in count(1):
+    for at in count(1, step):
         folder = tmp_path / str(at)
         command.prepare(folder)
         told = None
@@ -163,12 +172,12 @@ def test_a_failure_at_any_call_leaves_the_state_before_or_after(
         assert judge_again(command, folder) is None, (at, told)
         if faults.count < at:
             break
-    assert failures > 10
+    assert step * failures > 10
 
 
 @needs_posix
-def test_a_disk_that_is_really_full_is_told_and_leaves_what_was_there(tmp_path: Path) -> None:
-    found = run("room", tmp_path)
+def test_a_disk_that_is_really_full_is_told_and_leaves_what_was_there(some_calls: Any) -> None:
+    found = some_calls["room"]
     assert list(found) == NAMES
     for told, left, wrong in found.values():
         assert "the disk refused (" in told
