@@ -64,7 +64,8 @@ def _section(command: Any, parent: Any, name: str) -> Iterator[str]:
                 yield f"| {' | '.join(row[:columns])} |\n"
     if command.epilog or example:
         yield _example(command.epilog or f"Example: {example}")
-    inner = getattr(command, "commands", {})
+    names = command.list_commands(context) if hasattr(command, "list_commands") else []
+    inner = {each: command.get_command(context, each) for each in names}
     if inner:
         yield "\n| command | |\n|---|---|\n"
         for each, found in inner.items():

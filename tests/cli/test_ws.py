@@ -216,25 +216,25 @@ def test_cold_updates_and_labels_that_are_corrections(command, data, waiting, tm
     code, out, _ = command("ws", "label", waiting, "--labels", wrong)
     assert code == 0
     assert "1 label (1 corrected)" in out
-    assert "1 row without a label passed over" in out
+    assert "1 row without a label ignored" in out
     graph = Workspace(waiting).graph
     assert before[0] != "class 02"
     assert graph.labels[graph.find(["p0", "p1"])].tolist() == ["class 02", before[1]]
     code, out, _ = command("ws", "update", waiting, "--restart", "cold")
     assert code == 0
-    assert "model 2, cold: as asked for" in out
+    assert "model 2, cold: as requested" in out
     assert Workspace(waiting).status().model_restart == "cold"
 
 
 def test_an_update_that_would_gain_nothing_is_left_out_and_not_asked_for_again(command, data, waiting, monkeypatch):
     from evergraph.workspace import update
-    from evergraph.workspace.update import Choice
+    from evergraph.workspace.update import RestartChoice
 
     command("ws", "label", waiting, "--labels", data / "2014-labels.csv")
-    monkeypatch.setattr(update, "choose_restart", lambda *_, **__: Choice("skip", "no gain beyond chance"))
+    monkeypatch.setattr(update, "choose_restart", lambda *_, **__: RestartChoice("skip", "no gain beyond chance"))
     code, out, _ = command("ws", "update", waiting)
     assert code == 0
-    assert "left out, model 1 stays: no gain beyond chance" in out
+    assert "skipped, model 1 is kept: no gain beyond chance" in out
     assert "ws update" not in out.splitlines()[-1]
 
 
@@ -247,7 +247,7 @@ def test_review_shows_words_and_neighbours_and_its_file_can_be_given_to_label(co
     code, out, _ = command("ws", "review", waiting, "--most", 1)
     assert code == 0
     assert all(word in out for word in (*expected[0].words, expected[0].best, expected[0].neighbours[0][0]))
-    assert f"{len(expected)} vertices to review; the first is shown" in out
+    assert f"{len(expected)} vertices to review; 1 shown" in out
 
     code, out, _ = command("ws", "review", waiting, "--out", tmp_path / "review.csv")
     assert code == 0
@@ -279,7 +279,7 @@ def test_review_shows_the_groups_and_the_vertices_of_one(command, waiting, tmp_p
     assert out.startswith("group size edges words")
     assert all(str(id) in out for group in groups[:10] for id, _ in group.exemplars)
     assert f"{len(rows) - len(belongs)} vert" in out
-    assert "alone" in out
+    assert "in no group" in out
 
     second = [row.id for row in rows if row.group == 2]
     assert len(second) == groups[1].size
@@ -287,7 +287,7 @@ def test_review_shows_the_groups_and_the_vertices_of_one(command, waiting, tmp_p
     assert [row["id"] for row in found["vertices"]] == second
     assert [group["number"] for group in found["groups"]] == [2]
     out = command("ws", "review", waiting, "--group", 2, "--most", 1)[1]
-    assert f"{len(second)} vertices in group 2; the first is shown" in out
+    assert f"{len(second)} vertices in group 2; 1 shown" in out
 
     command("ws", "review", waiting, "--out", tmp_path / "all.csv")
     written = rows_of(tmp_path / "all.csv")
@@ -452,7 +452,7 @@ def test_a_file_of_review_has_all_and_the_terminal_twenty(command, data, tmp_pat
     assert len(all_) > 20
     out = command("ws", "review", ws)[1]
     assert out.count("nearest class") == 20
-    assert f"{len(all_)} vertices to review; the first 20 are shown" in out
+    assert f"{len(all_)} vertices to review; 20 shown" in out
     assert len(json.loads(command("ws", "review", ws, "--json")[1])["vertices"]) == 20
     for most, wanted in ((), all_), (("--most", 22), all_[:22]):
         out = command("ws", "review", ws, *most, "--out", tmp_path / "all.csv", "--replace")[1]
@@ -498,7 +498,7 @@ def test_feature_columns_of_a_slice_are_matched_by_name(command, data, tmp_path)
     before = digest(ws)
     lacking = with_numbers(tmp_path / "lacking.csv", new, (2, 0))
     refused(command("ws", "add", ws, "--vertices", lacking), "lacking.csv", "'emb_1'")
-    refused(command("ws", "add", ws, "--vertices", lacking, "--features", "emb_*"), "'emb_1' is not among them")
+    refused(command("ws", "add", ws, "--vertices", lacking, "--features", "emb_*"), "'emb_1' is missing")
     refused(command("ws", "add", ws, "--vertices", renamed), "renamed.csv", "'emb_2'", "--features")
     refused(command("ws", "add", ws, "--vertices", renamed, "--features", "x*"), "one by one")
     assert digest(ws) == before
@@ -547,10 +547,10 @@ def test_for_people_all_fits_eighty_columns_and_says_what_is_next(command, data,
         assert code == 0, err
         assert max(map(len, out.splitlines())) <= 80, arguments
         shown[arguments[0]] = out
-    assert "70 vertices of 2014 decided by model 1" in shown["predict"]
+    assert "7 of 70 vertices of 2014 flagged as unseen by model 1" in shown["predict"]
     assert "and 50 more" in shown["predict"]
-    assert shown["label"].splitlines()[-1] == "Next: evergraph ws update ws (70 labels not learnt yet)"
-    assert "of 2014, 70 of 70 labels have come" in " ".join(shown["status"].split())
+    assert shown["label"].splitlines()[-1] == "Next: evergraph ws update ws (70 new labels to train on)"
+    assert "scores 2014, with 70 of 70 labels: accuracy" in " ".join(shown["status"].split())
     assert shown["log"].count("\n") > 6
     assert "evergraph ws rollback ws VERSION" in shown["log"]
     assert "2014" in shown["scores"]
@@ -571,7 +571,7 @@ def test_scores_of_months_fit_eighty_columns(command, data, tmp_path, monkeypatc
     assert code == 0
     assert max(map(len, out.splitlines())) <= 80
     head, row, *_ = out.splitlines()
-    heads = "time decided labels acc. F1 MCC alarms unseen late drift model"
+    heads = "time decided labels acc. F1 MCC flag. unseen late drift model"
     assert head.split() == heads.split()
     assert row.split()[:3] == ["2014-11", "70", "70"]
     assert len(row.split()) == len(heads.split())
@@ -580,7 +580,7 @@ def test_scores_of_months_fit_eighty_columns(command, data, tmp_path, monkeypatc
 def test_the_widest_scores_fit_eighty_columns(capsys):
     from rich.console import Console
 
-    from evergraph.cli.ws_show import show_scores
+    from evergraph.cli.ws_output import show_scores
     from evergraph.workspace.scores import SliceScores
 
     shares = {"accuracy": 0.5, "id_accuracy": 0.5, "open_f1": 0.5, "mcc": -0.5, "alarm_rate": 1.0, "unseen": 1.0}
@@ -602,12 +602,12 @@ def test_one_is_told_in_the_singular(command, data, waiting, tmp_path):
     assert out.startswith("1 of 1 vertex written to")
     files = ("--vertices", data / "past.csv", "--edges", data / "past-cites.csv")
     out = command("ws", "init", tmp_path / "new", *files, *COLUMNS, "--steps", 1, "--history", 1)[1]
-    assert "- the history of 1 step was asked for\n" in out
+    assert "- history of 1 step, as requested\n" in out
 
 
 def test_nothing_to_show_is_said(command, made):
-    assert "Nothing was decided yet" in command("ws", "scores", made)[1]
-    assert "No vertex" in command("ws", "review", made)[1]
+    assert "There are no decisions yet" in command("ws", "scores", made)[1]
+    assert "No unlabelled vertex" in command("ws", "review", made)[1]
 
 
 def test_quiet_is_quiet(command, data, waiting, tmp_path):
@@ -692,7 +692,7 @@ def bad(tmp_path):
     [
         # add
         (["add", "WS"], ["nothing to add", "vertices, edges"]),
-        (["add", "WS", "--vertices", "BAD/old.csv"], ["2012", "2014", "in the order of their times"]),
+        (["add", "WS", "--vertices", "BAD/old.csv"], ["2012", "2014", "in the order of time"]),
         (["add", "WS", "--vertices", "BAD/known.csv"], ["'p0'", "already"]),
         (["add", "WS", "--vertices", "BAD/no-time.csv"], ["'year'", "--time"]),
         (["add", "WS", "--vertices", "BAD/no-text.csv"], ["'title'", "--text"]),
@@ -702,11 +702,11 @@ def bad(tmp_path):
         (["add", "WS", "--vertices", "BAD/header.csv"], []),
         (["add", "WS", "--vertices", "BAD/names.xlsx"], ["names.xlsx", "format"]),
         (["add", "WS", "--edges", "BAD/dangling.csv"], ["'nobody'", "--drop-dangling"]),
-        (["add", "WS", "--edges", "BAD/dangling.csv", "--drop-dangling"], ["nothing new"]),
+        (["add", "WS", "--edges", "BAD/dangling.csv", "--drop-dangling"], ["exist already"]),
         # predict
         (["predict", "WS", "--out", "BAD/out.xlsx"], ["out.xlsx", ".csv or .parquet"]),
         (["predict", "WS", "--out", "BAD"], ["format"]),
-        (["predict", "WS", "--out", "BAD/no/out.csv"], ["no such folder"]),
+        (["predict", "WS", "--out", "BAD/no/out.csv"], ["this folder does not exist"]),
         (["predict", "WS", "--out", "BAD/old.csv"], ["--replace"]),
         (["predict", "WS", "--time", "2011"], ["2011", "Choose one of 2014"]),
         (["predict", "WS", "--time", "soon"], ["Error: 'soon' is not a time"]),
@@ -717,7 +717,7 @@ def bad(tmp_path):
         (["label", "WS", "--labels", "BAD/contradicting.csv"], ["class 02", "row 1", "row 2"]),
         (["label", "WS", "--labels", "BAD/unseen.csv"], ["'Unseen'"]),
         # update
-        (["update", "WS"], ["nothing new to learn", "ws label"]),
+        (["update", "WS"], ["no labels have arrived", "ws label"]),
         # review
         (["review", "WS", "--out", "BAD/out.parquet"], [".csv"]),
         (["review", "WS", "--group", "99"], ["no group 99", "Choose"]),
@@ -743,11 +743,11 @@ def bad(tmp_path):
         (["classes", "merge", "WS", "class 01", "--into", "class 01"], ["nothing to merge"]),
         (["classes", "retire", "WS", "nothing"], ["'nothing'"]),
         # versions
-        (["rollback", "WS", "99"], ["99", "Choose from 1 to 3"]),
-        (["rollback", "WS", "0"], ["no version 0"]),
-        (["rollback", "WS", "3"], ["in force"]),
+        (["rollback", "WS", "99"], ["99", "Choose a version from 1 to 3"]),
+        (["rollback", "WS", "0"], ["version 0 does not exist"]),
+        (["rollback", "WS", "3"], ["the current one"]),
         # remove
-        (["remove", "WS"], ["nothing to remove"]),
+        (["remove", "WS"], ["no vertices or edges to remove"]),
         (["remove", "WS", "--ids", "nobody"], ["'nobody'"]),
         (["remove", "WS", "--vertices", "BAD/unknown.csv"], ["'nobody'", "row 2"]),
         (["remove", "WS", "--edges", "BAD/no-edge.csv"], ["no edge"]),
@@ -773,7 +773,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_decided(com
 
 def test_when_everything_is_labelled_there_is_nothing_to_decide(command, made, tmp_path):
     before = digest(made)
-    refused(command("ws", "predict", made, "--out", tmp_path / "out.csv"), "every vertex has a label", "add a slice")
+    refused(command("ws", "predict", made, "--out", tmp_path / "out.csv"), "every vertex has a label", "Add a slice")
     assert digest(made) == before
     assert not (tmp_path / "out.csv").exists()
 
@@ -785,7 +785,7 @@ def test_labels_of_a_retired_class_are_refused(command, waiting, tmp_path):
     file = write(tmp_path / "retired.csv", [{"paper": "p300", "venue": "class 01"}])
     refused(command("ws", "label", waiting, "--labels", file), "retired", "ws classes create")
     refused(command("ws", "classes", "retire", waiting, "class 01"), "retired already")
-    refused(command("ws", "classes", "retire", waiting, "class 00"), "no class would be left")
+    refused(command("ws", "classes", "retire", waiting, "class 00"), "the model would have no class left")
     assert digest(waiting) == before
 
 
@@ -798,7 +798,7 @@ def test_init_refuses_what_it_cannot_start_from(command, data, waiting, tmp_path
     taken.mkdir()
     (taken / "letter.txt").write_text("dear")
     before = digest(taken)
-    refused(command("ws", "init", taken, *files, *COLUMNS, *TRAINING), "something else")
+    refused(command("ws", "init", taken, *files, *COLUMNS, *TRAINING), "the folder is not empty")
     assert digest(taken) == before
     refused(command("ws", "init", taken / "letter.txt", *files, *COLUMNS, *TRAINING), "a file, not a folder")
 
@@ -824,8 +824,8 @@ def test_init_refuses_what_it_cannot_start_from(command, data, waiting, tmp_path
 
 def test_a_folder_that_is_no_workspace(command, tmp_path):
     for arguments in (("status",), ("predict",), ("log",), ("classes", "list"), ("update",)):
-        refused(command("ws", *arguments, tmp_path / "nowhere"), "no such workspace", "ws init")
-        refused(command("ws", *arguments, tmp_path), "holds no workspace", "ws init")
+        refused(command("ws", *arguments, tmp_path / "nowhere"), "this workspace does not exist", "ws init")
+        refused(command("ws", *arguments, tmp_path), "is not a workspace", "ws init")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -877,7 +877,7 @@ LOOKING, CHANGING = ("status", "scores", "log"), ("predict", "label", "add", "re
         (foreign, ["workspace.db", "not the database of an Evergraph workspace"], LOOKING + CHANGING),
         (of_a_newer_version, ["99", "Update Evergraph"], LOOKING + CHANGING),
         (a_byte_of_the_version, ["workspace.db", "not what was saved"], LOOKING + CHANGING),
-        (without_its_version, ["no version"], LOOKING + CHANGING),
+        (without_its_version, ["does not exist"], LOOKING + CHANGING),
         (without_a_segment, [".segment", "cannot be read"], CHANGING),
         (with_a_short_segment, [".segment", "not those that were saved"], CHANGING),
     ],
@@ -917,7 +917,7 @@ def test_verify_and_wait(command, data, waiting):
     found = json.loads(out)
     assert code == 0
     assert found["objects"] == len(list((waiting / "objects").iterdir()))
-    assert "All is as it was saved" in command("ws", "verify", waiting)[1]
+    assert "No damage" in command("ws", "verify", waiting)[1]
     with locked(waiting, "workspace"):
         refused(command("ws", "predict", waiting, "--wait", "0.1"), "waited 0.1 s", code=1)
 
@@ -953,7 +953,7 @@ def test_ctrl_c_after_it_is_done_says_so(command, data, waiting, monkeypatch):
         patch.setattr(Workspace, "status", interrupted)
         code, _, err = command("ws", "label", waiting, "--labels", data / "2014-labels.csv")
     assert code == 130
-    assert err == f"Interrupted, but it was done: see evergraph ws log {waiting}.\n"
+    assert err == f"Interrupted, but the change was made: see evergraph ws log {waiting}.\n"
     assert Workspace(waiting).status().version == 4
 
 
@@ -968,7 +968,7 @@ def test_two_commands_at_once(command, data, waiting):
 def test_several_times_that_could_not_be_written_are_told_one_by_one(tmp_path, monkeypatch):
     import pyarrow as pa
 
-    from evergraph.cli.ws import _write
+    from evergraph.cli.ws import _write_decisions
     from evergraph.errors import EvergraphError
 
     def full(*_):
@@ -976,7 +976,7 @@ def test_several_times_that_could_not_be_written_are_told_one_by_one(tmp_path, m
 
     monkeypatch.setattr("evergraph.storage.files.write_atomic", full)
     with pytest.raises(EvergraphError, match="once for each of --time 2003, --time 2006, with a file for each"):
-        _write(tmp_path / "out.csv", pa.table({"time": [2003, 2006, 2006]}))
+        _write_decisions(tmp_path / "out.csv", pa.table({"time": [2003, 2006, 2006]}))
 
 
 def test_decisions_are_kept_where_their_file_cannot_be_written(command, data, made, tmp_path, monkeypatch):
@@ -991,7 +991,7 @@ def test_decisions_are_kept_where_their_file_cannot_be_written(command, data, ma
         patch.setattr("evergraph.storage.files.write_atomic", full)  # the store has its own name for it
         code, _, err = command("ws", "predict", made, "--out", out)
     assert code == 1
-    assert "the decisions are kept" in err
+    assert "the decisions are stored" in err
     assert "run the same command again with --time 2014." in err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ws"]
     found = json.loads(command("ws", "predict", made, "--time", 2014, "--out", out, "--json")[1])

@@ -48,14 +48,18 @@ def folder(tmp_path: Path) -> Path:
 
 
 def told(folder: Path, which: str = "") -> Any:
-    return json.loads((folder.parent / f"full{which}.json").read_text())
+    """What 0.1 showed of the workspace, except for a sentence that has changed."""
+    found = json.loads((folder.parent / f"full{which}.json").read_text())
+    if isinstance(found, dict):
+        found["status"].pop("next_why")
+    return found
 
 
 def all_of(workspace: Workspace) -> Any:
     """What `told` has of a workspace."""
     graph, kept = workspace.graph, ("class", "best", "score", "probability", "model")
     found = {
-        "status": workspace.status().as_dict(),
+        "status": {name: value for name, value in workspace.status().as_dict().items() if name != "next_why"},
         "scores": [row.as_dict() for row in workspace.scores()],
         "classes": [row.as_dict() for row in workspace.classes()],
         "review": [row.as_dict() for row in workspace.review(None)],
@@ -72,7 +76,7 @@ def all_of(workspace: Workspace) -> Any:
 def test_all_is_there_and_decides_as_before(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         workspace = Workspace(folder)
-    assert "was made by version 0.1 and is now converted" in caplog.text
+    assert "converted from version 0.1, with 23 versions" in caplog.text
     assert all_of(workspace) == told(folder)
     assert workspace.verify()["objects"] == len(list((folder / "objects").iterdir()))
     assert {path.name for path in folder.iterdir()} == {".lock", DATABASE, "objects"}

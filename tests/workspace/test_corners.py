@@ -100,13 +100,13 @@ def test_labels_older_than_the_history_are_told(tmp_path: Path) -> None:
     workspace.label(ids_of(FIRST)[:5], ["late"] * 5)
     assert workspace.status().fresh_labels == 0
     assert workspace.status().next_command == "predict"
-    with pytest.raises(InputError, match="older than the history, which begins with 5"):
+    with pytest.raises(InputError, match="older than the history, which starts with 5"):
         workspace.update()
     workspace.label(ids_of(FIRST + 1), truth_of(ids_of(FIRST + 1)))
     assert workspace.status().fresh_labels == len(ids_of(FIRST + 1))
     outcome = workspace.update()
     assert outcome.facts["not_learnt"] == 5
-    assert "5 labels not learnt: older than the history" in outcome.parts
+    assert "5 labels not used: older than the history" in outcome.parts
     assert "late" not in workspace.state.model.classes
     assert workspace.state.fresh_labels == 0
 
@@ -210,7 +210,7 @@ def test_both_restarts_are_compared_on_the_same_labels(tmp_path: Path, monkeypat
 def test_changed_classes_are_something_to_learn(tmp_path: Path) -> None:
     workspace = made(tmp_path)
     turn(workspace, FIRST)
-    with pytest.raises(InputError, match="nothing new to learn"):
+    with pytest.raises(InputError, match="no labels have arrived since the model was trained"):
         workspace.update("cold")
     workspace.merge_classes(GRAPH.class_names[:2], "both")
     assert workspace.status().next_command == "update"

@@ -160,10 +160,14 @@ def test_a_failure_at_any_call_leaves_the_state_before_or_after(
         if told is not None:
             failures += 1
             if what is full:
-                assert ("nothing was changed" in told) <= (left == "before"), told
-                assert ("it is done" in told) <= (left == "after"), told
+                assert ("Nothing was changed" in told) <= (left == "before"), told
+                assert ("done, but the disk" in told) <= (left == "after"), told
                 # A workspace that was just made is opened, and that may fail too.
-                words = ("it is done", "whether it was made", *(["it cannot be read"] if name == "init" else []))
+                words = (
+                    "done, but the disk",
+                    "whether the change was made",
+                    *(["it cannot be read"] if name == "init" else []),
+                )
                 assert left == "before" or any(word in told for word in words), told
                 if left == "before" and name == "init" and kind is Faults:
                     assert not folder.exists()
@@ -180,8 +184,8 @@ def test_a_disk_that_is_really_full_is_told_and_leaves_what_was_there(some_calls
     found = some_calls["room"]
     assert list(found) == NAMES
     for told, left, wrong in found.values():
-        assert "the disk refused (" in told
-        assert "nothing was changed" in told
+        assert "the disk reported an error (" in told
+        assert "Nothing was changed" in told
         assert (left, wrong) == ("before", "None")
 
 
@@ -198,7 +202,9 @@ def test_a_folder_that_cannot_be_written_to_is_told_and_can_be_read(
         return real(path, flags, *args, **kwargs)
 
     monkeypatch.setattr(os, "open", refuse)  # for root, the mode of a folder means nothing
-    with pytest.raises(EvergraphError, match=r"\.lock: the disk refused \(Permission denied\); nothing was changed"):
+    with pytest.raises(
+        EvergraphError, match=r"\.lock: the disk reported an error \(Permission denied\)\. Nothing was changed"
+    ):
         command.run(tmp_path / "ws")
     workspace = Workspace(tmp_path / "ws")
     assert workspace.status().vertices == len(workspace.graph)
@@ -297,7 +303,7 @@ def test_who_makes_a_workspace_where_another_is_at_it_is_told_and_harms_nothing(
         command.run(folder)
     assert tried
     assert contents(folder) == command.after
-    with pytest.raises(InputError, match="there is a workspace already"):
+    with pytest.raises(InputError, match="this folder is a workspace already"):
         command.run(folder)
     assert contents(folder) == command.after
 
@@ -309,7 +315,7 @@ def test_a_workspace_whose_making_was_interrupted_is_none_and_can_be_made(
         folder = tmp_path / name
         folder.mkdir()
         (folder / name).touch() if "." in name else (folder / name).mkdir()
-        with pytest.raises(InputError, match="this folder holds no workspace, or making it was interrupted"):
+        with pytest.raises(InputError, match="this folder is not a workspace, or creating it was interrupted"):
             Workspace(folder)
         commands["init"].run(folder)
         assert contents(folder) == commands["init"].after

@@ -30,7 +30,7 @@ from evergraph.storage.files import locked
 from evergraph.storage.objects import Objects
 from evergraph.workspace import Workspace
 from evergraph.workspace.change import Contents
-from evergraph.workspace.store import DATABASE, SCHEMA, Classes, State, Store, needed_objects, read_state
+from evergraph.workspace.store import DATABASE, SCHEMA, Classes, Store, WorkspaceState, needed_objects, read_state
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -91,7 +91,7 @@ def test_commands_write_what_is_new_and_nothing_else(folder: Path) -> None:
     assert (folder / "objects" / new).stat().st_size < 3000  # of a slice of one vertex
 
 
-def figures(state: State) -> tuple[Any, ...]:
+def figures(state: WorkspaceState) -> tuple[Any, ...]:
     """All of a state, without the rows that tell since when."""
     return *replace(state, classes=Classes({}, {})).__dict__.values(), state.classes.numbers, state.retired
 
@@ -120,7 +120,8 @@ def test_what_is_kept_can_be_returned_to_and_nothing_else_is_there(folder: Path)
             assert objects(folder) == needed_objects(records)
             for table in ("segments", "labels", "supports", "fresh"):
                 assert records.value(f"SELECT count(*) FROM {table} WHERE until <= ?", head - 2) == 0
-    with pytest.raises(InputError, match=rf"there is no version 1, or not any more.*Choose from {head - 2} to {head}"):
+    gone = rf"version 1 does not exist, or is not kept any more.*Choose a version from {head - 2} to {head}"
+    with pytest.raises(InputError, match=gone):
         workspace.rollback(1)
 
 
@@ -182,12 +183,12 @@ def test_where_a_workspace_may_be_made(tmp_path: Path) -> None:
         make(tmp_path / "file")
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "thesis.tex").write_text("precious")
-    with pytest.raises(InputError, match="the folder holds something else"):
+    with pytest.raises(InputError, match="the folder is not empty"):
         make(tmp_path / "taken")
     assert (tmp_path / "taken" / "thesis.tex").read_text() == "precious"
     for name in ("new", "a/new/one"):
         make(tmp_path / name)
-        with pytest.raises(InputError, match="there is a workspace already"):
+        with pytest.raises(InputError, match="this folder is a workspace already"):
             make(tmp_path / name)
         assert Store(tmp_path / name).head == 1
     with contextlib.suppress(ZeroDivisionError), Store.new(tmp_path / "never") as (_, there):
@@ -304,14 +305,14 @@ def test_a_newer_format_asks_for_an_update(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../secret", "/etc/secret", "x", "", f"{'0' * 64}.npy/../..", f"{'0' * 64}.n\0y"])
 def test_no_name_of_an_object_leads_out_of_the_folder(folder: Path, name: str) -> None:
-    with pytest.raises(DamagedWorkspaceError, match="is no name of an object"):
+    with pytest.raises(DamagedWorkspaceError, match="is not the name of an object"):
         Store(folder).objects.read(name)
 
 
 def test_a_folder_without_a_workspace_says_so(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="there is no such workspace"):
+    with pytest.raises(InputError, match="this workspace does not exist"):
         Workspace(tmp_path / "nowhere")
-    with pytest.raises(InputError, match="this folder holds no workspace"):
+    with pytest.raises(InputError, match="this folder is not a workspace"):
         Workspace(tmp_path)
 
 
@@ -465,11 +466,11 @@ def test_a_reader_begins_anew_where_its_version_was_forgotten(folder: Path) -> N
 
 
 @pytest.mark.parametrize("command", [["status"], ["scores"], ["log"], ["status", "--json"]])
-def test_looking_needs_neither_torch_nor_pandas_nor_pyarrow(folder: Path, command: list[str]) -> None:
+def test_looking_loads_neither_torch_nor_pandas_nor_pyarrow_nor_scipy(folder: Path, command: list[str]) -> None:
     code = (
         "import sys; from evergraph.cli import main; sys.argv = ['evergraph', 'ws', *sys.argv[1:]]\n"
         "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
-        "loaded = {'torch', 'pandas', 'pyarrow'} & set(sys.modules)\nassert not loaded, loaded"
+        "loaded = {'torch', 'pandas', 'pyarrow', 'scipy'} & set(sys.modules)\nassert not loaded, loaded"
     )
     arguments = [sys.executable, "-c", code, command[0], str(folder), *command[1:]]
     done = subprocess.run(arguments, capture_output=True, text=True, check=False)

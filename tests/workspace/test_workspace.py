@@ -18,8 +18,8 @@ from evergraph.datasets.tables import to_tables
 from evergraph.detect import DOC, GDOC
 from evergraph.evaluation.configuration import Configuration
 from evergraph.nn import GCN, MLP, GraphSAGE
-from evergraph.workspace import Workspace, decisions
-from evergraph.workspace.store import SCHEMA, State, read_state
+from evergraph.workspace import Workspace, update
+from evergraph.workspace.store import SCHEMA, WorkspaceState, read_state
 from evergraph.workspace.update import LEAST
 from tests.scripts import script
 from tests.strategies import assert_equal, model_of
@@ -174,12 +174,12 @@ def test_slices_put_together_are_the_graph(workspace: Workspace) -> None:
 def test_what_cannot_be_added_changes_nothing(workspace: Workspace) -> None:
     vertices, edges = slice_of(FIRST)
     unchanged(workspace, lambda: workspace.add(), "there is nothing to add")
-    unchanged(workspace, lambda: workspace.add(*slice_of(FIRST - 2)), "older than the workspace")
+    unchanged(workspace, lambda: workspace.add(*slice_of(FIRST - 2)), "before the newest slice of the workspace")
     unchanged(workspace, lambda: workspace.add(*slice_of(FIRST - 1)), "is in the graph already")
     unchanged(workspace, lambda: workspace.add(edges=edges), "which is not a vertex")
     workspace.add(vertices, edges)
-    unchanged(workspace, lambda: workspace.add(edges=edges), "there is nothing new in it")
-    unchanged(workspace, lambda: workspace.remove(), "there is nothing to remove")
+    unchanged(workspace, lambda: workspace.add(edges=edges), "all of these vertices and edges exist already")
+    unchanged(workspace, lambda: workspace.remove(), "no vertices or edges to remove")
     unchanged(workspace, lambda: workspace.remove(["none"]), "there is no vertex 'none'")
     workspace.retire_class(CLASSES[0])
     retired = {"id": [10_000], "time": [FIRST], "label": [CLASSES[0]], "text": ["w0001"]}
@@ -283,7 +283,7 @@ def test_a_retired_class_is_never_decided(learnt: Workspace) -> None:
     *others, last = (name for name in learnt.state.model.classes if name != gone)
     for name in others:
         learnt.retire_class(name)
-    unchanged(learnt, lambda: learnt.retire_class(last), "no class would be left")
+    unchanged(learnt, lambda: learnt.retire_class(last), "the model would have no class left")
 
 
 def test_merged_classes_say_one_name_at_once_and_after_an_update(learnt: Workspace) -> None:
@@ -330,12 +330,12 @@ def test_renamed_classes_are_renamed_everywhere(learnt: Workspace) -> None:
     assert rows["anew"].support == GRAPH.up_to(FIRST).labels.tolist().count(old)
     assert rows["anew"].known
     unchanged(learnt, lambda: learnt.rename_class(old, "another"), "there is no class")
-    unchanged(learnt, lambda: learnt.rename_class("anew", CLASSES[-3]), "there is a class")
+    unchanged(learnt, lambda: learnt.rename_class("anew", CLASSES[-3]), "exists already")
     unchanged(learnt, lambda: learnt.rename_class("anew", " Unseen"), "a class cannot be called")
     # A name that only the model knows is taken, too.
     learnt.remove([id for id, name in zip(learnt.graph.ids, learnt.graph.labels, strict=True) if name == "anew"])
     other = next(row.name for row in learnt.classes() if row.support)
-    unchanged(learnt, lambda: learnt.rename_class(other, "anew"), "there is a class 'anew' already")
+    unchanged(learnt, lambda: learnt.rename_class(other, "anew"), "the class 'anew' exists already")
 
 
 def test_what_is_part_of_a_living_class_lives(workspace: Workspace) -> None:
@@ -479,7 +479,7 @@ def test_what_cannot_be_labelled_changes_nothing(workspace: Workspace) -> None:
     ids = ids_of(FIRST)
     workspace.add(*slice_of(FIRST))
     unchanged(workspace, lambda: workspace.label(["none"], ["x"]), "there is no vertex 'none'")
-    unchanged(workspace, lambda: workspace.label(ids[:1], [None]), "there is no label in it")
+    unchanged(workspace, lambda: workspace.label(ids[:1], [None]), "there are no labels")
     unchanged(workspace, lambda: workspace.label(ids[:2], ["x"]), "not a table")
     unchanged(workspace, lambda: workspace.label([ids[0], ids[0]], ["x", "y"]), "a vertex has the label 'y' here")
     unchanged(workspace, lambda: workspace.label(ids[:1], ["unseen"]), "reserved for vertices flagged as unseen")
@@ -492,9 +492,9 @@ def test_what_cannot_be_labelled_changes_nothing(workspace: Workspace) -> None:
 
 
 def test_without_labels_there_is_nothing_to_learn(learnt: Workspace) -> None:
-    unchanged(learnt, learnt.update, "no label has come since the model was trained")
+    unchanged(learnt, learnt.update, "no labels have arrived since the model was trained")
     learnt.add(*slice_of(FIRST + 1))
-    unchanged(learnt, learnt.update, "no label has come since the model was trained")
+    unchanged(learnt, learnt.update, "no labels have arrived since the model was trained")
     unchanged(learnt, lambda: learnt.update("hot"), "there is no restart 'hot'")
 
 
@@ -520,7 +520,7 @@ def arms(monkeypatch: pytest.MonkeyPatch, **right: float) -> list[Any]:
         asked.append((learner.restart, learner.time_, learner.classes_))
         return np.where(np.arange(len(truth)) < round(share * len(truth)), truth, "wrong")
 
-    monkeypatch.setattr(decisions, "best_classes", best_classes)
+    monkeypatch.setattr(update, "best_classes", best_classes)
     return asked
 
 
@@ -616,7 +616,7 @@ def test_models_can_be_compared_after_slices_were_taken_back(
 # --- returning -------------------------------------------------------------------------------------------------------
 
 
-def version_of(workspace: Workspace, number: int) -> State:
+def version_of(workspace: Workspace, number: int) -> WorkspaceState:
     with workspace.store.read() as records:
         return read_state(records, number)
 
@@ -656,7 +656,7 @@ def test_a_model_alone_is_returned_to(learnt: Workspace) -> None:
     assert_equal(Workspace(learnt.store.folder).graph, graph)
     assert (state.fresh_labels, state.stale) == (0, True)
     assert learnt.status().next_command == "update"
-    unchanged(learnt, lambda: learnt.rollback(1, model_only=True), "is the one in force")
+    unchanged(learnt, lambda: learnt.rollback(1, model_only=True), "is the current one")
     learnt.add(*slice_of(FIRST + 1))
     assert set(learnt.predict().column("model").to_pylist()) == {1}
 
@@ -676,8 +676,8 @@ def test_numbers_of_models_never_repeat(learnt: Workspace) -> None:
 def test_versions_that_are_not_there_cannot_be_returned_to(learnt: Workspace) -> None:
     last = learnt.state.version
     for number in (0, -1, last + 1, 999_999):
-        unchanged(learnt, lambda number=number: learnt.rollback(number), "there is no version")
-    unchanged(learnt, lambda: learnt.rollback(last), "is the one in force")
+        unchanged(learnt, lambda number=number: learnt.rollback(number), "does not exist, or is not kept any more")
+    unchanged(learnt, lambda: learnt.rollback(last), "is the current one")
 
 
 def test_names_return_with_a_version(learnt: Workspace) -> None:
@@ -708,8 +708,8 @@ def test_names_return_with_a_version(learnt: Workspace) -> None:
     assert names(FIRST + 1) == decided[FIRST + 1]
     assert names(FIRST + 2) == called(FIRST + 2, y=a)
     assert a in learnt.state.model.classes
-    unchanged(learnt, lambda: learnt.rollback(start - 1, model_only=True), "is the one in force")  # not: renamed
-    unchanged(learnt, lambda: learnt.rollback(renamed, model_only=True), "is the one in force")
+    unchanged(learnt, lambda: learnt.rollback(start - 1, model_only=True), "is the current one")  # not: renamed
+    unchanged(learnt, lambda: learnt.rollback(renamed, model_only=True), "is the current one")
     learnt.rename_class(b, "y")
     assert names(FIRST + 1) == called(FIRST + 1, **{b.replace(" ", "_"): "y"})
     assert names(FIRST + 2) == called(FIRST + 2, y=a, **{b.replace(" ", "_"): "y"})

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import io
 import sys
-from functools import cache
+from functools import cache, cached_property
 from importlib.metadata import entry_points
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
 
 from evergraph import __version__
-from evergraph.cli import compare, demo, imports, inspect, report, run, ws
+from evergraph.cli import compare, demo, imports, inspect, report, run
 from evergraph.errors import EvergraphError, InputError
 from evergraph.names import load_plugin
 
@@ -27,7 +27,36 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(imports.app, name="import")
-app.add_typer(ws.app, name="ws")
+
+
+class _Workspace(typer.core.TyperGroup):
+    """The commands ``evergraph ws``, imported only if one of them is used."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return self._group.list_commands(ctx)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        return self._group.get_command(ctx, cmd_name)
+
+    @cached_property
+    def _group(self) -> typer.core.TyperGroup:
+        from evergraph.cli.ws import app
+
+        return typer.main.get_group(app)
+
+
+app.add_typer(
+    typer.Typer(
+        cls=_Workspace,
+        help="Keep a model up to date on a growing graph: add slices, predict, label, update.",
+        short_help="Run the production loop: add slices, predict, label, update.",
+        epilog="Example: evergraph ws init ws --vertices papers.csv --edges cites.csv. Then repeat ws add, ws predict, "
+        "ws label and ws update; ws status shows what to do next.",
+        rich_markup_mode=None,
+        no_args_is_help=True,
+    ),
+    name="ws",
+)
 app.command("inspect", short_help="Describe a graph: size, history sizes, drift.", epilog=inspect.EXAMPLE)(
     inspect.inspect
 )

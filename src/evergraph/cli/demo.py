@@ -159,7 +159,7 @@ def _loop(graph: EvolvingGraph, out: Path, say: _Say, quiet: bool) -> dict[str, 
 
 def _effect_of_update(graph: EvolvingGraph, workspace: Workspace, before: Any) -> dict[str, Any]:
     """Compare the models before and after the update on the coming year."""
-    from evergraph.workspace.decisions import best_classes
+    from evergraph.workspace.predict import best_classes
 
     history, truth = workspace.state.settings.history, graph.window(_COMING, _COMING).labels
     found: dict[str, Any] = {"vertices": len(truth)}

@@ -1,27 +1,19 @@
-"""``evergraph ws``: the production loop on disk, each command a transaction."""
+"""The commands ``evergraph ws``: the production loop on disk."""
 
 from __future__ import annotations
 
+import shlex
+import textwrap
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
-from evergraph.cli import common, ws_look
-from evergraph.cli import ws_common as options
-from evergraph.cli.common import Json, Quiet, print_json, set_up_logging
-from evergraph.cli.ws_common import (
-    Folder,
-    change,
-    check_out,
-    interruptible,
-    named,
-    next_of,
-    one_of,
-    tell,
-    training_steps,
-)
+from evergraph.cli import common
+from evergraph.cli.common import Json, Quiet, console, names_in, option, print_json, progress, set_up_logging
 from evergraph.errors import EvergraphError, InputError
 from evergraph.names import DEFAULT_DETECTOR, DEFAULT_MODEL
 
@@ -30,32 +22,180 @@ if TYPE_CHECKING:
 
     from evergraph.datasets.tables import Columns
     from evergraph.graph.evolving import EvolvingGraph
-    from evergraph.workspace import Workspace
+    from evergraph.learning.training import OnStep
+    from evergraph.workspace import Outcome, Workspace
 
-app = typer.Typer(
-    help="Keep a model current on a graph that grows: slices arrive, are decided, and get their labels late.",
-    short_help="The production loop: slices arrive, are decided, get labels late.",
-    epilog="Example: evergraph ws init ws --vertices papers.csv --edges cites.csv. The loop after that: ws add, ws "
-    "predict, ws label, ws update, and again; ws status says what is next.",
-    rich_markup_mode=None,
-    no_args_is_help=True,
-)
+    Steps = Callable[[int], OnStep]
+    """Takes the total number of steps; returns the callback for each."""
+
+_Found = TypeVar("_Found")
+_MOST_SHOWN = 20
+
+app = typer.Typer(rich_markup_mode=None)  # `evergraph.cli` has its help
 classes = typer.Typer(
     help="List, create, rename, merge and retire classes.",
     epilog="Example: evergraph ws classes list ws",
     rich_markup_mode=None,
     no_args_is_help=True,
 )
+app.add_typer(classes, name="classes")
+
+
+# --- options ---------------------------------------------------------------------------------------------------------
+
+_AT_INIT = "as given to init, or"
+Folder = Annotated[Path, typer.Argument(metavar="WS", help="Folder of the workspace.")]
+Vertices = Annotated[Path | None, option("vertices", "FILE", "Vertices: .csv, .tsv (also .gz) or .parquet.")]
+Edges = Annotated[Path | None, option("edges", "FILE", "Edges: .csv, .tsv (also .gz) or .parquet.")]
+VertexIds = Annotated[Path | None, option("vertices", "FILE", "Table with a column of vertex ids.")]
+Ids = Annotated[str | None, option("ids", "IDS", "Vertex ids, separated by commas.")]
+_WAIT = "Seconds to wait for another process that is writing. Default: do not wait."
+Wait = Annotated[float, option("wait", "SECONDS", _WAIT, min=0)]
+ReplaceFile = Annotated[bool, option("replace", None, "Overwrite an existing file.")]
+NoLabel = Annotated[bool, option("no-label", None, "Ignore the label column.")]
+_LABEL = f"Column of classes; empty means no label. Default: {_AT_INIT} label."
+_TEXT = f"Vertices: column of texts; '' for none. Default: {_AT_INIT} text, if it exists."
+_EDGE_TIME = f"Edges: column of their times; '' for none. Default: {_AT_INIT} time, if it exists."
+_SOURCE, _TARGET = (f"Edges: column of {end} ids. Default: {_AT_INIT} {end}." for end in ("source", "target"))
+IdColumn = Annotated[str | None, option("id", "COLUMN", f"Column of ids. Default: {_AT_INIT} id.")]
+TimeColumn = Annotated[str | None, option("time", "COLUMN", f"Vertices: column of times. Default: {_AT_INIT} time.")]
+LabelColumn = Annotated[str | None, option("label", "COLUMN", _LABEL)]
+TextColumn = Annotated[str | None, option("text", "COLUMN", _TEXT)]
+Features = Annotated[str | None, option("features", "COLUMNS", f"{common.FEATURES_HELP} Default: {_AT_INIT} none.")]
+SourceColumn = Annotated[str | None, option("source", "COLUMN", _SOURCE)]
+TargetColumn = Annotated[str | None, option("target", "COLUMN", _TARGET)]
+EdgeTimeColumn = Annotated[str | None, option("edge-time", "COLUMN", _EDGE_TIME)]
+
+
+def _columns(
+    workspace: Workspace, features: str | None = None, no_label: bool = False, **given: str | None
+) -> Columns | None:
+    """Return the workspace's columns with the names from options; None if there are none."""
+    changed: dict[str, Any] = {field: name for field, name in given.items() if name is not None}
+    if features is not None:
+        changed["features"] = names_in(features)
+    if no_label:
+        changed["label"] = ""
+    return replace(workspace.state.settings.columns, **changed) if changed else None
+
+
+def _one_of(vertices: Path | None, ids: str | None) -> Path | list[str]:
+    """Return the chosen vertices: a file with their ids, or the ids.
+
+    Examples
+    --------
+    >>> _one_of(None, "p1, p2,")
+    ['p1', 'p2']
+    """
+    if vertices is not None and ids is not None:
+        raise InputError("--vertices and --ids are both given", fix="give only one of them")
+    return list(names_in(ids)) if vertices is None else vertices
+
+
+# --- running a command -----------------------------------------------------------------------------------------------
+
+
+def _change(
+    folder: Path, command: str, do: Callable[[Workspace, Steps], Outcome], as_json: bool, quiet: bool, wait: float = 0
+) -> None:
+    """Run a command that makes a new version; print what it did and what to do next."""
+    set_up_logging(quiet)
+    with _interruptible(folder):
+        with _training_steps(command, quiet or as_json) as steps:
+            from evergraph.workspace import Workspace
+
+            workspace = Workspace(folder, wait=wait)
+            outcome = do(workspace, steps)
+            following = _next_of(workspace, folder)
+        if as_json:
+            done = {"workspace": str(folder), "version": outcome.version, "what": outcome.what}
+            print_json(done | outcome.facts | {"next": following})
+        elif not quiet:
+            _print_outcome(command, outcome.version, outcome.parts, following)
+
+
+def _look(folder: Path, quiet: bool, at: Callable[[Workspace], _Found]) -> _Found:
+    """Run a command that only reads."""
+    set_up_logging(quiet)
+    with _interruptible(folder), progress("reading", quiet):
+        from evergraph.workspace import Workspace
+
+        return at(Workspace(folder))
+
+
+@contextmanager
+def _interruptible(folder: Path) -> Iterator[None]:
+    """On Ctrl-C say whether the workspace was changed, and exit with code 130."""
+    before = _version(folder)
+    try:
+        yield
+    except KeyboardInterrupt:
+        same = _version(folder) == before
+        told = "; nothing was changed" if same else f", but the change was made: see {typed('log', folder)}"
+        typer.echo(f"Interrupted{told}.", err=True)
+        raise typer.Exit(130) from None
+
+
+def _version(folder: Path) -> int | None:
+    """Return the current version; None if there is no workspace or it cannot be read."""
+    from evergraph.workspace.store import DATABASE, Store
+
+    try:
+        return Store(folder).head if (folder / DATABASE).exists() else None
+    except (InputError, OSError):
+        return None
+
+
+@contextmanager
+def _training_steps(command: str, quiet: bool) -> Iterator[Steps]:
+    """Show the progress of a command, and of its training steps, on a terminal."""
+    with progress(f"ws {command}", quiet) as show:
+
+        def steps(total: int) -> OnStep:
+            def on_step(step: int, _loss: float) -> None:
+                if show is not None:
+                    show(description=f"ws {command}, step {step}/{total}", completed=step, total=total)
+
+            return on_step
+
+        yield steps
+
+
+def typed(command: str, folder: Path) -> str:
+    """Return a command as you type it.
+
+    Examples
+    --------
+    >>> typed("log", Path("my papers"))
+    "evergraph ws log 'my papers'"
+    """
+    return f"evergraph ws {command} {shlex.quote(str(folder))}"
+
+
+def _next_of(workspace: Workspace, folder: Path) -> str:
+    status = workspace.status()
+    command = typed(status.next_command, folder)
+    return f"{command}, {status.next_why}" if status.next_command == "add" else f"{command} ({status.next_why})"
+
+
+def _print_outcome(command: str, version: int, parts: Iterable[str], following: str) -> None:
+    width = console().width
+    for line in (f"Version {version} ({command})", *(f"- {part}" for part in parts), f"Next: {following}"):
+        indent = "  " if line.startswith("- ") else ""
+        typer.echo(textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False))
+
+
+# --- commands that change the workspace ------------------------------------------------------------------------------
 
 
 @app.command(
-    short_help="Make a workspace, and train its first model.",
+    short_help="Create a workspace and train its first model.",
     epilog="Example: evergraph ws init ws --vertices papers.csv --edges cites.csv --time year --label venue",
 )
 def init(
     ws: Folder,
-    vertices: options.Vertices = None,
-    edges: options.Edges = None,
+    vertices: Vertices = None,
+    edges: Edges = None,
     graph: Annotated[
         str | None,
         typer.Option(
@@ -86,64 +226,61 @@ def init(
     most: common.Most = None,
     steps: common.Steps = 200,
     lr: common.LearningRate = None,
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Where all randomness comes from.")] = 0,
-    keep: Annotated[int, typer.Option(min=2, metavar="N", help="Versions that are kept to roll back to.")] = 10,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Random seed.")] = 0,
+    keep: Annotated[int, typer.Option(min=2, metavar="N", help="Number of versions kept for ws rollback.")] = 10,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Make a workspace from what there is so far, and train its first model.
+    """Create a workspace from a graph, and train its first model.
 
-    What the columns are called is kept with it, so that later commands need not be told.
+    The workspace stores the names of the columns, so you do not have to repeat them later.
     """
-    sight = common.parse_history(history)
+    periods = common.parse_history(history)
     set_up_logging(quiet)
-    with interruptible(ws):
-        with training_steps("init", quiet or as_json) as shown:
+    with _interruptible(ws):
+        with _training_steps("init", quiet or as_json) as shown:
             from evergraph.datasets.tables import Columns, feature_columns
             from evergraph.learning.training import steps_a_task
             from evergraph.names import build_detector, build_model
             from evergraph.workspace import Workspace
 
-            columns = Columns(id, time, label, text, common.names_in(features), source, target, edge_time)
+            columns = Columns(id, time, label, text, names_in(features), source, target, edge_time)
             if columns.features and graph is None and vertices is not None:
-                # Kept one by one: columns of later slices may come in another order.
+                # Patterns are stored as names: later slices may have their columns in another order.
                 columns = replace(columns, features=feature_columns(vertices, columns.features))
-            # Before a graph is read, which may take long.
+            # Checked before the graph is read, which may take long.
             chosen = build_model(model, hidden=hidden, layers=layers, dropout=dropout, hops=hops)
-            rejecting = build_detector(detector, threshold=threshold, alpha=alpha, most=most)
+            flagging = build_detector(detector, threshold=threshold, alpha=alpha, most=most)
             workspace = Workspace.create(
                 ws,
-                _graph(vertices, edges, graph, columns, every, drop_dangling),
+                _read_graph(vertices, edges, graph, columns, every, drop_dangling),
                 model=chosen,
-                detector=rejecting,
-                history=sight,
+                detector=flagging,
+                history=periods,
                 steps=steps,
                 lr=lr,
                 seed=seed,
                 columns=columns,
                 keep=keep,
-                on_step=shown(steps_a_task(steps, rejecting)),
+                on_step=shown(steps_a_task(steps, flagging)),
             )
-            status, following = workspace.status(), next_of(workspace, ws)
+            status, following = workspace.status(), _next_of(workspace, ws)
         what = workspace.log()[0].what
         if as_json:
             print_json({"workspace": str(ws), "what": what} | status.as_dict() | {"next": following})
         elif not quiet:
-            tell("init", 1, what.split("; "), following)
+            _print_outcome("init", 1, what.split("; "), following)
 
 
-def _graph(
+def _read_graph(
     vertices: Path | None, edges: Path | None, graph: str | None, columns: Columns, every: str | None, drop: bool
 ) -> EvolvingGraph:
-    """What a workspace is made around."""
     if graph is None and (vertices is None or edges is None):
-        raise InputError(
-            "there is nothing to make a workspace from", fix="give --vertices and --edges, or --graph instead"
-        )
+        raise InputError("no graph is given", fix="give --vertices and --edges, or --graph")
     if graph is not None:
         also = {"--vertices": vertices, "--edges": edges, "--every": every, "--drop-dangling": drop or None}
         if given := [option for option, value in also.items() if value is not None]:
-            raise InputError(f"--graph and {given[0]} were given", fix="leave one of them out")
+            raise InputError(f"--graph and {given[0]} are both given", fix="give only one of them")
         from evergraph.datasets import load
 
         return load(graph)
@@ -154,70 +291,52 @@ def _graph(
     except InputError as error:
         if "--no-label" not in (error.fix or ""):
             raise
-        # Elsewhere one can leave labels out; the first model needs some.
+        # Other commands can do without labels; the first model cannot.
         fix = str(error.fix).partition(", or leave labels out")[0]
         raise InputError(error.problem, fix=fix, file=error.file, column=error.column) from None
 
 
 @app.command(
-    short_help="A new slice arrives.", epilog="Example: evergraph ws add ws --vertices 2016.csv --edges cites-2016.csv"
+    short_help="Add a slice.", epilog="Example: evergraph ws add ws --vertices 2016.csv --edges cites-2016.csv"
 )
 def add(
     ws: Folder,
-    vertices: options.Vertices = None,
-    edges: options.Edges = None,
-    id: options.IdColumn = None,
-    time: options.TimeColumn = None,
-    label: options.LabelColumn = None,
-    no_label: options.NoLabel = False,
-    text: options.TextColumn = None,
-    features: options.Features = None,
-    source: options.SourceColumn = None,
-    target: options.TargetColumn = None,
-    edge_time: options.EdgeTimeColumn = None,
+    vertices: Vertices = None,
+    edges: Edges = None,
+    id: IdColumn = None,
+    time: TimeColumn = None,
+    label: LabelColumn = None,
+    no_label: NoLabel = False,
+    text: TextColumn = None,
+    features: Features = None,
+    source: SourceColumn = None,
+    target: TargetColumn = None,
+    edge_time: EdgeTimeColumn = None,
     drop_dangling: common.DropDangling = False,
-    wait: options.Wait = 0,
+    wait: Wait = 0,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Add a slice: new vertices, without labels or with some, and new edges.
+    """Add a slice: new vertices, with or without labels, and new edges.
 
-    No vertex may be older than the newest one that is there.
+    No vertex may be older than the newest slice of the workspace.
     """
-    change(
-        ws,
-        "add",
-        lambda workspace, _: workspace.add(
-            vertices,
-            edges,
-            drop_dangling=drop_dangling,
-            columns=_in_order(
-                vertices,
-                workspace.state.settings.columns,
-                named(
-                    workspace,
-                    features,
-                    no_label,
-                    id=id,
-                    time=time,
-                    label=label,
-                    text=text,
-                    source=source,
-                    target=target,
-                    edge_time=edge_time,
-                ),
-            ),
-        ),
-        as_json,
-        quiet,
-        wait,
-    )
+    names = {"id": id, "time": time, "label": label, "text": text}
+    names |= {"source": source, "target": target, "edge_time": edge_time}
+
+    def do(workspace: Workspace, _: Steps) -> Outcome:
+        given = _columns(workspace, features, no_label, **names)
+        columns = _ordered(vertices, workspace.state.settings.columns, given)
+        return workspace.add(vertices, edges, drop_dangling=drop_dangling, columns=columns)
+
+    _change(ws, "add", do, as_json, quiet, wait)
 
 
-def _in_order(vertices: Path | None, kept: Columns, given: Columns | None) -> Columns | None:
-    """Columns whose features stand in the order of the workspace, whatever their order in the slice.
+def _ordered(vertices: Path | None, kept: Columns, given: Columns | None) -> Columns | None:
+    """Return the columns with the feature columns in the order of the workspace.
 
-    Other names than those of the workspace are taken in the order given; a pattern has none, so it must not bring any.
+    Names that differ from those of the workspace are used in the given order. A pattern has no order, so it must match
+    the feature columns of the workspace.
     """
     if given is None or vertices is None or given.features == kept.features:
         return given
@@ -229,70 +348,67 @@ def _in_order(vertices: Path | None, kept: Columns, given: Columns | None) -> Co
     if kept.features and found != given.features:
         other = min(set(found) ^ set(kept.features))
         raise InputError(
-            "the patterns do not mean the feature columns of the workspace: "
-            + (f"'{other}' is one too many" if other in found else f"'{other}' is not among them"),
+            "the patterns do not match the feature columns of the workspace: "
+            + (f"'{other}' is not one of them" if other in found else f"'{other}' is missing"),
             file=vertices,
             column=other,
-            fix="name the columns one by one, in the order of those of the workspace",
+            fix="name the columns one by one, in the order of the workspace",
         )
     return given
 
 
 @app.command(
-    short_help="Take vertices or edges out.",
-    epilog="Example: evergraph ws remove ws --ids p7,p9 --edges wrong-cites.csv",
+    short_help="Remove vertices or edges.", epilog="Example: evergraph ws remove ws --ids p7,p9 --edges wrong-cites.csv"
 )
 def remove(
     ws: Folder,
-    vertices: options.VertexIds = None,
-    ids: options.Ids = None,
-    edges: options.Edges = None,
-    id: options.IdColumn = None,
-    source: options.SourceColumn = None,
-    target: options.TargetColumn = None,
-    wait: options.Wait = 0,
+    vertices: VertexIds = None,
+    ids: Ids = None,
+    edges: Edges = None,
+    id: IdColumn = None,
+    source: SourceColumn = None,
+    target: TargetColumn = None,
+    wait: Wait = 0,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Take vertices with their edges, or edges alone, out of the graph; what was decided on them is kept."""
-    gone = one_of(vertices, ids)
-    change(
-        ws,
-        "remove",
-        lambda workspace, _: workspace.remove(
-            gone, edges, columns=named(workspace, id=id, source=source, target=target)
-        ),
-        as_json,
-        quiet,
-        wait,
-    )
+    """Remove vertices with their edges, or only edges; decisions on removed vertices are kept."""
+    gone = _one_of(vertices, ids)
+
+    def do(workspace: Workspace, _: Steps) -> Outcome:
+        return workspace.remove(gone, edges, columns=_columns(workspace, id=id, source=source, target=target))
+
+    _change(ws, "remove", do, as_json, quiet, wait)
 
 
 @app.command(
-    short_help="Decide the vertices without a label.", epilog="Example: evergraph ws predict ws --out decisions.csv"
+    short_help="Predict the classes of unlabelled vertices.",
+    epilog="Example: evergraph ws predict ws --out decisions.csv",
 )
 def predict(
     ws: Folder,
     time: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Of which vertices. Default: all never decided, else the newest."),
+        typer.Option(metavar="TIME", help="Period of the vertices. Default: all without a decision, else the newest."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the decisions there, as .csv or .parquet.")
+        Path | None, typer.Option(metavar="FILE", help="Write the decisions to this .csv or .parquet file.")
     ] = None,
-    replace: options.ReplaceFile = False,
-    wait: options.Wait = 0,
+    replace: ReplaceFile = False,
+    wait: Wait = 0,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Decide of each vertex without a label its class, or that its class is unseen, and why.
+    """Predict the class of each unlabelled vertex, or flag it as unseen, with the reasons.
 
-    What was decided is kept, to be scored once labels come.
+    The decisions are stored, and scored when labels arrive.
     """
-    check_out(out, replace=replace)
+    from evergraph.cli import ws_output
+
+    ws_output.check_out(out, replace=replace)
     set_up_logging(quiet)
-    with interruptible(ws):
-        with training_steps("predict", quiet or as_json):
+    with _interruptible(ws):
+        with _training_steps("predict", quiet or as_json):
             from evergraph.graph.classes import UNSEEN
             from evergraph.workspace import Workspace
 
@@ -300,23 +416,21 @@ def predict(
             before = workspace.store.head
             table = workspace.predict(time)
             if out is not None:
-                _write(out, table)
-            version, following = workspace.store.head, next_of(workspace, ws)
+                _write_decisions(out, table)
+            version, following = workspace.store.head, _next_of(workspace, ws)
         if as_json:
             decisions = {"decisions": table.to_pylist()} if out is None else {"out": str(out)}
             counts = {"decided": table.num_rows, "unseen": table.column("class").to_pylist().count(UNSEEN)}
             print_json({"workspace": str(ws), "version": version, **counts, **decisions, "next": following})
         elif not quiet:
-            from evergraph.cli.ws_show import show_decisions
-
-            show_decisions(common.console(), table, brief=out is not None)
-            what = [] if version > before else ["nothing else than what was decided before"]
+            ws_output.show_decisions(console(), table, brief=out is not None)
+            what = [] if version > before else ["the same decisions as before"]
             what += [] if out is None else [f"written to {out}"]
-            tell("predict" if version > before else "as before", version, what, following)
+            _print_outcome("predict" if version > before else "unchanged", version, what, following)
 
 
-def _write(out: Path, table: pa.Table) -> None:
-    from evergraph.cli.ws_common import write_table
+def _write_decisions(out: Path, table: pa.Table) -> None:
+    from evergraph.cli.ws_output import write_table
 
     try:
         write_table(out, table)
@@ -324,99 +438,71 @@ def _write(out: Path, table: pa.Table) -> None:
         times = [f"--time {time}" for time in dict.fromkeys(table.column("time").to_pylist())]
         again = f"once for each of {', '.join(times)}, with a file for each" if len(times) > 1 else f"with {times[0]}"
         raise EvergraphError(
-            f"{out}: the decisions are kept, but this file could not be written ({error.strerror or error}); make "
-            f"room, and run the same command again {again}."
+            f"{out}: the decisions are stored, but this file could not be written ({error.strerror or error}). Free "
+            f"disk space, and run the same command again {again}."
         ) from error
 
 
-@app.command(short_help="Labels have come.", epilog="Example: evergraph ws label ws --labels reviewed.csv")
+@app.command(short_help="Add labels.", epilog="Example: evergraph ws label ws --labels reviewed.csv")
 def label(
     ws: Folder,
-    labels: Annotated[Path, typer.Option(metavar="FILE", help="A table with a column of ids and one of classes.")],
-    id: options.IdColumn = None,
-    label: options.LabelColumn = None,
-    wait: options.Wait = 0,
+    labels: Annotated[Path, typer.Option(metavar="FILE", help="Table with a column of ids and one of classes.")],
+    id: IdColumn = None,
+    label: LabelColumn = None,
+    wait: Wait = 0,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Give vertices their labels, late ones and corrections too; a new name is a new class.
+    """Add labels, including late ones and corrections; a new name is a new class.
 
-    All earlier decisions on these vertices are scored against them: see ws scores. Rows without a label are passed
-    over.
+    Earlier decisions on these vertices are scored: see ws scores. Rows without a label are ignored.
     """
-    change(
-        ws,
-        "label",
-        lambda workspace, _: workspace.label(labels, columns=named(workspace, id=id, label=label)),
-        as_json,
-        quiet,
-        wait,
-    )
+
+    def do(workspace: Workspace, _: Steps) -> Outcome:
+        return workspace.label(labels, columns=_columns(workspace, id=id, label=label))
+
+    _change(ws, "label", do, as_json, quiet, wait)
 
 
-@app.command(short_help="Retrain with the labels that have come.", epilog="Example: evergraph ws update ws")
+@app.command(short_help="Train the model with the new labels.", epilog="Example: evergraph ws update ws")
 def update(
     ws: Folder,
     restart: Annotated[
         Literal["auto", "warm", "cold"],
-        typer.Option(help="Go on from the weights, start afresh, or choose by a back-test (which may leave it out)."),
+        typer.Option(
+            help="Start from the previous weights (warm), from new ones (cold), or choose by a backtest, which may "
+            "also keep the model (auto)."
+        ),
     ] = "auto",
-    wait: options.Wait = 0,
+    wait: Wait = 0,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Retrain the model on its history, with the labels that have come."""
-    change(
-        ws,
-        "update",
-        lambda workspace, steps: workspace.update(restart, on_step=steps(_steps_of(workspace))),
-        as_json,
-        quiet,
-        wait,
-    )
+    """Train the model on its history, with the labels that have arrived."""
+
+    def do(workspace: Workspace, steps: Steps) -> Outcome:
+        from evergraph.learning.training import steps_a_task
+
+        learner = workspace.learner()
+        return workspace.update(restart, on_step=steps(steps_a_task(learner.steps, learner.detector)))
+
+    _change(ws, "update", do, as_json, quiet, wait)
 
 
-def _steps_of(workspace: Workspace) -> int:
-    from evergraph.learning.training import steps_a_task
-
-    learner = workspace.learner()
-    return steps_a_task(learner.steps, learner.detector)
-
-
-@app.command(short_help="Return to an earlier version.", epilog="Example: evergraph ws rollback ws 12")
+@app.command(short_help="Restore an earlier version.", epilog="Example: evergraph ws rollback ws 12")
 def rollback(
     ws: Folder,
     version: Annotated[int, typer.Argument(metavar="VERSION", help="A version that is kept: see ws log.")],
-    model_only: Annotated[bool, typer.Option("--model-only", help="Leave graph and labels as they are.")] = False,
-    wait: options.Wait = 0,
+    model_only: Annotated[bool, typer.Option("--model-only", help="Restore only the model.")] = False,
+    wait: Wait = 0,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Return to the graph, the labels and the model of an earlier version.
+    """Restore graph, labels and model of an earlier version.
 
-    That makes a new version, from which one can return, too; decisions, their scores and the log stay.
+    This makes a new version, so you can undo it. Decisions, scores and the log are kept.
     """
-    change(
-        ws,
-        "rollback",
-        lambda workspace, _: workspace.rollback(version, model_only=model_only),
-        as_json,
-        quiet,
-        wait,
-    )
-
-
-app.command(
-    short_help="What looks unseen, to be looked at.", epilog="Example: evergraph ws review ws --out review.csv"
-)(ws_look.review)
-app.command(short_help="Where it stands, and what is next.", epilog="Example: evergraph ws status ws")(ws_look.status)
-app.command(short_help="How the decisions on each slice did.", epilog="Example: evergraph ws scores ws")(ws_look.scores)
-app.command(short_help="Read everything and compare it with its checksums.", epilog="Example: evergraph ws verify ws")(
-    ws_look.verify
-)
-app.command(short_help="What was done, and what can be undone.", epilog="Example: evergraph ws log ws")(ws_look.log)
-app.add_typer(classes, name="classes")
-classes.command("list", short_help="All classes.", epilog="Example: evergraph ws classes list ws")(ws_look.list_classes)
+    _change(ws, "rollback", lambda w, _: w.rollback(version, model_only=model_only), as_json, quiet, wait)
 
 
 def _name(metavar: str, what: str) -> typer.models.ArgumentInfo:
@@ -424,78 +510,199 @@ def _name(metavar: str, what: str) -> typer.models.ArgumentInfo:
 
 
 @classes.command(
-    short_help="A new class from reviewed vertices.",
+    short_help="Create a class from vertices.",
     epilog="Example: evergraph ws classes create ws 'Graph theory' --ids p7,p9",
 )
 def create(
     ws: Folder,
-    name: Annotated[str, _name("NAME", "Its name.")],
-    ids: options.Ids = None,
-    vertices: options.VertexIds = None,
+    name: Annotated[str, _name("NAME", "Name of the class.")],
+    ids: Ids = None,
+    vertices: VertexIds = None,
     group: Annotated[
         list[int] | None,
-        typer.Option(metavar="N", help="A group of ws review, all its vertices; may be given several times."),
+        typer.Option(metavar="N", help="Number of a group in ws review; may be given several times."),
     ] = None,
-    id: options.IdColumn = None,
-    wait: options.Wait = 0,
+    id: IdColumn = None,
+    wait: Wait = 0,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Make a class of reviewed vertices, which get it as their label; or bring a retired class back.
+    """Create a class and label vertices with it; or bring a retired class back.
 
-    With --group these are the vertices of groups. Their numbers hold until something changes: look again before the
-    next one.
+    With --group, all vertices of a group get the label. The numbers of groups change with every command that changes
+    the workspace: run ws review again before the next one.
     """
-    members = one_of(vertices, ids)
+    members = _one_of(vertices, ids)
     if group and (vertices is not None or ids is not None):
         other = "--ids" if vertices is None else "--vertices"
-        raise InputError(f"--group and {other} were given", fix="leave one of them out: both say which vertices")
-    change(
-        ws,
-        "classes create",
-        lambda workspace, _: workspace.create_class(name, members, groups=group or (), columns=named(workspace, id=id)),
-        as_json,
-        quiet,
-        wait,
-    )
+        raise InputError(f"--group and {other} are both given", fix="give only one of them")
+
+    def do(workspace: Workspace, _: Steps) -> Outcome:
+        return workspace.create_class(name, members, groups=group or (), columns=_columns(workspace, id=id))
+
+    _change(ws, "classes create", do, as_json, quiet, wait)
 
 
-@classes.command(short_help="Give a class another name.", epilog="Example: evergraph ws classes rename ws KDD SIGKDD")
+@classes.command(short_help="Rename a class.", epilog="Example: evergraph ws classes rename ws KDD SIGKDD")
 def rename(
     ws: Folder,
-    old: Annotated[str, _name("OLD", "What it is called.")],
-    new: Annotated[str, _name("NEW", "What it will be called.")],
-    wait: options.Wait = 0,
+    old: Annotated[str, _name("OLD", "Current name.")],
+    new: Annotated[str, _name("NEW", "New name.")],
+    wait: Wait = 0,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Give a class another name: in the labels, in the model and in what is said of earlier decisions."""
-    change(ws, "classes rename", lambda workspace, _: workspace.rename_class(old, new), as_json, quiet, wait)
+    """Rename a class, also in the model and in earlier decisions."""
+    _change(ws, "classes rename", lambda w, _: w.rename_class(old, new), as_json, quiet, wait)
 
 
 @classes.command(
-    short_help="Make several classes one.",
-    epilog="Example: evergraph ws classes merge ws KDD PKDD --into 'Data mining'",
+    short_help="Merge classes.", epilog="Example: evergraph ws classes merge ws KDD PKDD --into 'Data mining'"
 )
 def merge(
     ws: Folder,
-    names: Annotated[list[str], _name("NAME", "Which classes.")],
-    into: Annotated[str, typer.Option(metavar="NAME", help="What they become: one of them, another one or a new one.")],
-    wait: options.Wait = 0,
+    names: Annotated[list[str], _name("NAME", "Names of the classes.")],
+    into: Annotated[str, typer.Option(metavar="NAME", help="Name of the merged class, new or existing.")],
+    wait: Wait = 0,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Make several classes one; the model says its name at once, and learns it as one with the next update."""
-    change(ws, "classes merge", lambda workspace, _: workspace.merge_classes(names, into), as_json, quiet, wait)
+    """Merge classes; predictions use the new name immediately, the next update trains it as one class."""
+    _change(ws, "classes merge", lambda w, _: w.merge_classes(names, into), as_json, quiet, wait)
 
 
-@classes.command(short_help="Decide for a class no more.", epilog="Example: evergraph ws classes retire ws KDD")
+@classes.command(short_help="Retire a class.", epilog="Example: evergraph ws classes retire ws KDD")
 def retire(
     ws: Folder,
-    name: Annotated[str, _name("NAME", "Which class.")],
-    wait: options.Wait = 0,
+    name: Annotated[str, _name("NAME", "Name of the class.")],
+    wait: Wait = 0,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Decide for a class no more, nor learn from its labels, which stay; ws classes create brings it back."""
-    change(ws, "classes retire", lambda workspace, _: workspace.retire_class(name), as_json, quiet, wait)
+    """Retire a class: do not predict it and do not train on its labels, which are kept.
+
+    Bring it back with ws classes create.
+    """
+    _change(ws, "classes retire", lambda w, _: w.retire_class(name), as_json, quiet, wait)
+
+
+# --- commands that only read -----------------------------------------------------------------------------------------
+
+
+@app.command(short_help="Show flagged vertices and groups.", epilog="Example: evergraph ws review ws --out review.csv")
+def review(
+    ws: Folder,
+    most: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Number of vertices. Default: 20, with --out all.")
+    ] = None,
+    group: Annotated[int | None, typer.Option(metavar="N", help="Show only the vertices of this group.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the vertices to this .csv file, with an empty column for labels."),
+    ] = None,
+    replace: ReplaceFile = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Show unlabelled vertices that were flagged as unseen, highest score first, with their words and neighbours.
+
+    Groups come first: vertices that are similar by edges, words and neighbours, and may be a new class. Create the
+    class with ws classes create --group.
+
+    With --out, fill in the label column of the file and pass it to ws label.
+    """
+    from evergraph.cli import ws_output
+
+    ws_output.check_out(out, replace=replace, parquet=False)
+    if most is None and out is None:
+        most = _MOST_SHOWN
+    rows, groups, status, columns = _look(
+        ws,
+        quiet or as_json,
+        lambda w: (w.review(most, group=group), w.groups(), w.status(), w.state.settings.columns),
+    )
+    total = status.to_review if group is None else groups[group - 1].size
+    label = columns.label or "label"
+    if out is not None:
+        ws_output.write_review(out, rows, columns.id, label)
+    if as_json:
+        print_json(
+            {
+                "workspace": str(ws),
+                "to_review": status.to_review,
+                "groups": [one.as_dict() for one in groups if group in (None, one.number)],
+                "alone": status.to_review - sum(one.size for one in groups),
+                "vertices": [row.as_dict() for row in rows],
+                "out": None if out is None else str(out),
+            }
+        )
+    elif out is not None and not quiet:
+        from evergraph.workspace.change import counted
+
+        typer.echo(f"{len(rows):,} of {counted(total, 'vertex', 'vertices')} written to {out}")
+        typer.echo(f"Next: fill in the column {label}, then {typed('label', ws)} --labels {out}")
+    elif not quiet:
+        ws_output.show_groups(console(), groups, status.to_review, only=group)
+        ws_output.show_review(console(), rows, total, group=group)
+
+
+@app.command(short_help="Show the status and what to do next.", epilog="Example: evergraph ws status ws")
+def status(ws: Folder, as_json: Json = False, quiet: Quiet = False) -> None:
+    """Show the graph, the model, what is waiting, the scores of the last decisions, and what to do next."""
+    found, last, following = _look(ws, quiet or as_json, lambda w: (w.status(), w.last_scores(), _next_of(w, ws)))
+    if as_json:
+        known = {"scores": None if last is None else last.as_dict(), "next": following}
+        print_json({"workspace": str(ws)} | found.as_dict() | known)
+    elif not quiet:
+        from evergraph.cli import ws_output
+
+        ws_output.show_status(console(), ws, found, last, following)
+
+
+@app.command(short_help="Show the scores of each slice.", epilog="Example: evergraph ws scores ws")
+def scores(ws: Folder, as_json: Json = False, quiet: Quiet = False) -> None:
+    """Show the scores of the decisions on each slice, for the labels that have arrived.
+
+    The last decision before the label counts. A vertex is unseen if the model that decided did not know its class.
+    """
+    found = _look(ws, quiet or as_json, lambda w: w.scores())
+    if as_json:
+        print_json({"workspace": str(ws), "slices": [row.as_dict() for row in found]})
+    elif not quiet:
+        from evergraph.cli import ws_output
+
+        ws_output.show_scores(console(), found)
+
+
+@app.command(short_help="Compare all files with their checksums.", epilog="Example: evergraph ws verify ws")
+def verify(ws: Folder, as_json: Json = False, quiet: Quiet = False) -> None:
+    """Read everything in the workspace and compare it with its checksums."""
+    found = _look(ws, quiet or as_json, lambda w: w.verify())
+    if as_json:
+        print_json({"workspace": str(ws)} | found)
+    elif not quiet:
+        typer.echo(f"No damage: {found['rows']:,} rows, {found['objects']:,} objects, {found['bytes']:,} bytes")
+
+
+@app.command(short_help="Show the commands so far and the versions kept.", epilog="Example: evergraph ws log ws")
+def log(ws: Folder, as_json: Json = False, quiet: Quiet = False) -> None:
+    """Show all commands that changed the workspace, and which versions you can restore."""
+    entries, kept = _look(ws, quiet or as_json, lambda w: (w.log(), w.store.numbers))
+    if as_json:
+        print_json({"workspace": str(ws), "kept": kept, "log": [asdict(entry) for entry in entries]})
+    elif not quiet:
+        from evergraph.cli import ws_output
+
+        ws_output.show_log(console(), entries, kept, f"{typed('rollback', ws)} VERSION")
+
+
+@classes.command("list", short_help="List all classes.", epilog="Example: evergraph ws classes list ws")
+def list_classes(ws: Folder, as_json: Json = False, quiet: Quiet = False) -> None:
+    """List all classes with the periods of their first and last vertex and the number of vertices."""
+    found = _look(ws, quiet or as_json, lambda w: w.classes())
+    if as_json:
+        print_json({"workspace": str(ws), "classes": [row.as_dict() for row in found]})
+    elif not quiet:
+        from evergraph.cli import ws_output
+
+        ws_output.show_classes(console(), found)

@@ -68,13 +68,13 @@ def nearest_by_vectors(
     among: Vectors,
     number: int,
     *,
-    itself: int | None = None,
+    itself: int | NDArray[np.int64] | None = None,
     ranks: NDArray[np.int64] | None = None,
 ) -> tuple[NDArray[np.int64], Vectors]:
     """Return the rows, in no order, and the cosines of the vectors in ``among`` that are nearest to each vector.
 
-    All vectors have length 1. ``itself`` is the row of the first of ``vectors`` in ``among``, if ``among`` contains
-    them in the same order: a vector is not its own neighbour. Of equally near ones, those with lower ranks are taken.
+    All vectors have length 1. ``itself`` is the row of each of ``vectors`` in ``among``, or only of the first if they
+    have the same order there: a vector is not its own neighbour. Of equally near ones, lower ranks are taken.
 
     Examples
     --------
@@ -87,15 +87,22 @@ def nearest_by_vectors(
     for part in _blocks(len(vectors), len(among), vectors.dtype) if number else []:
         like = vectors[part] @ among.T
         if itself is not None:
-            like[np.arange(len(like)), itself + np.arange(part.start, part.stop)] = -np.inf
+            own = itself[part] if isinstance(itself, np.ndarray) else itself + np.arange(part.start, part.stop)
+            like[np.arange(len(like)), own] = -np.inf
         rows[part], cosines[part] = _largest(like, number, ranks)
     return rows, cosines
 
 
-def nearest_by_words(rows: sparse.csr_array, number: int, ranks: NDArray[np.int64] | None = None) -> sparse.csr_array:
+def nearest_by_words(
+    rows: sparse.csr_array,
+    number: int,
+    ranks: NDArray[np.int64] | None = None,
+    chosen: NDArray[np.int64] | None = None,
+) -> sparse.csr_array:
     """Return the nearest other rows of each row that share a word with it, as a sparse matrix of ones.
 
-    Rows are weighted words, of length 1; ranks are as in `nearest_by_vectors`.
+    Rows are weighted words, of length 1; ranks are as in `nearest_by_vectors`. If rows are chosen, only their
+    neighbours are searched, and the result has one row for each of them.
 
     Examples
     --------
@@ -103,19 +110,18 @@ def nearest_by_words(rows: sparse.csr_array, number: int, ranks: NDArray[np.int6
     [[0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]
     """
     n = rows.shape[0]
-    number = min(number, n - 1)
-    found: list[NDArray[np.int64]] = []
-    if number > 0:
-        columns = sparse.csc_array(rows.T)
-        for part in _blocks(n, n, rows.dtype):
-            like = (rows[part] @ columns).toarray()
-            like[np.arange(len(like)), np.arange(part.start, part.stop)] = 0
-            near, cosines = _largest(like, number, ranks)
-            found.append(np.where(cosines > 0, near, -1))
-    chosen = np.concatenate(found) if found else np.zeros((n, 0), np.int64)
-    there = chosen >= 0
+    number = max(min(number, n - 1), 0)
+    chosen = np.arange(n) if chosen is None else chosen
+    nearest = np.full((len(chosen), number), -1)
+    columns = sparse.csc_array(rows.T)
+    for part in _blocks(len(chosen), n, rows.dtype) if number else []:
+        like = (rows[chosen[part]] @ columns).toarray()
+        like[np.arange(len(like)), chosen[part]] = 0
+        near, cosines = _largest(like, number, ranks)
+        nearest[part] = np.where(cosines > 0, near, -1)
+    there = nearest >= 0
     indptr = np.concatenate([[0], np.cumsum(there.sum(1))])
-    near_to = sparse.csr_array((np.ones(int(there.sum())), chosen[there], indptr), shape=(n, n))
+    near_to = sparse.csr_array((np.ones(int(there.sum())), nearest[there], indptr), shape=(len(chosen), n))
     near_to.sort_indices()
     return near_to
 

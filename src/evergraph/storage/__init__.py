@@ -1,1 +1,1 @@
-"""Files that survive a crash."""
+"""Files that survive a crash: atomic writes, checksummed JSON, content-addressed objects, SQLite records."""

@@ -1,4 +1,4 @@
-"""JSON that tells whether it was changed: the content as text, and a hash of that text beside it."""
+"""JSON with a checksum, so that a changed or damaged file is noticed when it is read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _T = TypeVar("_T")
 
 
 class InvalidJsonError(Exception):
-    """What is wrong with checksummed JSON, in words; ``newer`` if only this Evergraph is too old for it."""
+    """Checksummed JSON cannot be used; ``newer`` is set if it was written by a newer Evergraph."""
 
     def __init__(self, problem: str, *, newer: bool = False) -> None:
         super().__init__(problem)
@@ -23,7 +23,7 @@ class InvalidJsonError(Exception):
 
 
 def dump_json(content: Mapping[str, Any]) -> bytes:
-    """The content, which has fields ``format`` and ``format_version``, as JSON with a hash of it.
+    """Return content with the fields ``format`` and ``format_version`` as JSON with a checksum.
 
     Examples
     --------
@@ -39,16 +39,16 @@ def load_json(data: bytes, kind: str, newest: int) -> dict[str, Any]: ...
 @overload
 def load_json(data: bytes, kind: str, newest: int, into: type[_T]) -> _T: ...
 def load_json(data: bytes, kind: str, newest: int, into: Any = dict[str, Any]) -> Any:
-    """The content of checksummed JSON, if its format is known and it is unchanged.
+    """Return the content of checksummed JSON after checking format and checksum.
 
     Parameters
     ----------
     data
-        What `dump_json` gave.
+        Bytes written by `dump_json`.
     kind, newest
-        Name of the format, and its newest version that is known.
+        Name of the format, and its newest supported version.
     into
-        A dataclass or another type that msgspec knows: fields are checked and converted.
+        A dataclass or another type that msgspec supports: fields are checked and converted.
     """
     try:
         outer = json.loads(data)
@@ -72,11 +72,11 @@ def load_json(data: bytes, kind: str, newest: int, into: Any = dict[str, Any]) -
 
 
 def converted(content: Any, into: type[_T]) -> _T:
-    """JSON as a dataclass or another type; an `InvalidJsonError` names the field that is missing or of a wrong type."""
+    """Convert JSON to a dataclass or another type; the error names a missing or wrong field."""
     try:
         return msgspec.convert(content, into)
     except (msgspec.ValidationError, TypeError) as error:
-        raise InvalidJsonError(f"it lacks or distorts something: {error}") from error
+        raise InvalidJsonError(f"a field is missing or invalid: {error}") from error
 
 
 def _hash(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Files that are there afterwards, whatever happens, and that never follow a symbolic link when they are written."""
+"""Atomic, synced file writes that never follow a symbolic link, and locks for a single writer."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ __all__ = [
 ]
 
 LOCK = ".lock"
-"""The file in a folder that its writer holds."""
+"""The lock file of a folder."""
 
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-_POLL = 0.05  # seconds between two tries to get a lock
+_POLL = 0.05  # seconds between two attempts to take a lock
 
 
 def create(path: Path) -> BinaryIO:
-    """Open a new file to write; what is there under its name, a link too, is removed first and not written to."""
+    """Open a new file for writing; an existing file or link of that name is removed, not written to."""
     path.unlink(missing_ok=True)
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW, 0o666), "wb")
 
 
 def write_synced(path: Path, data: bytes, *, sync: bool = True) -> None:
-    """Write a new file and have the disk confirm it."""
+    """Write a new file and wait until the disk confirms it."""
     with create(path) as file:
         file.write(data)
         file.flush()
@@ -48,7 +48,7 @@ def write_synced(path: Path, data: bytes, *, sync: bool = True) -> None:
 
 
 def write_atomic(path: Path, data: bytes, *, sync: bool = True) -> None:
-    """Write a file so that, whenever it is looked at, it is what it was or whole; a link at the path is replaced."""
+    """Write a file so that readers find either the old content or all of the new; a link at the path is replaced."""
     staged = path.with_name(f"{path.name}.new")
     write_synced(staged, data, sync=sync)
     staged.replace(path)
@@ -57,13 +57,9 @@ def write_atomic(path: Path, data: bytes, *, sync: bool = True) -> None:
 
 
 def append_line(path: Path, line: bytes) -> None:
-    """Add a line to a file and have the disk confirm it; what a kill left of another gets a line of its own."""
+    """Append a line and wait until the disk confirms it; an unfinished last line is closed first."""
     new = not path.exists()
-    try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | _NOFOLLOW, 0o666)
-    except OSError as error:
-        raise (_link(path) if error.errno == errno.ELOOP else error) from None
-    with os.fdopen(handle, "r+b") as file:
+    with os.fdopen(_open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND), "r+b") as file:
         with contextlib.suppress(ImportError):  # not on Windows
             import fcntl
 
@@ -80,8 +76,8 @@ def append_line(path: Path, line: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the disk confirm which files a folder holds."""
-    with contextlib.suppress(PermissionError):  # Windows cannot open folders, and has no need to
+    """Wait until the disk confirms which files a folder contains."""
+    with contextlib.suppress(PermissionError):  # Windows cannot open folders and does not need this
         handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)
@@ -90,14 +86,14 @@ def sync_folder(folder: Path) -> None:
 
 
 def refuse_link(path: Path) -> None:
-    """Refuse a path that is a symbolic link: what is written there would go elsewhere."""
+    """Refuse a path that is a symbolic link, because writing to it would change another file."""
     if path.is_symlink():
-        raise _link(path)
+        raise _link_error(path)
 
 
 @contextlib.contextmanager
 def disk_errors(path: Path, problem: str) -> Iterator[None]:
-    """Turn a failure of the disk into an error that says what could not be done, and what to do."""
+    """Turn an error of the disk into one that says what failed and what to do."""
     try:
         yield
     except OSError as error:
@@ -109,14 +105,14 @@ def disk_errors(path: Path, problem: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def locked(folder: Path, what: str, wait: float = 0) -> Iterator[None]:
-    """Hold a folder for one writer; the lock goes with the process, however that ends.
+    """Lock a folder for one writer; the lock is released when the process ends, even by a crash.
 
     Parameters
     ----------
     folder
-        Its file ``.lock`` is what is held.
+        The lock is its file ``.lock``.
     what
-        What the folder holds, for the error.
+        Kind of folder, for the error message.
     wait
         Seconds to wait for another writer.
     """
@@ -129,25 +125,20 @@ def locked(folder: Path, what: str, wait: float = 0) -> Iterator[None]:
 
 @contextlib.contextmanager
 def only_one(lock: Path) -> Iterator[None]:
-    """Hold a file of its own, waiting for any other process that does."""
+    """Hold a lock file, after waiting for other processes to release it."""
     with _held(lock, None):
         yield
 
 
 @contextlib.contextmanager
 def _held(path: Path, wait: float | None) -> Iterator[bool]:
-    """Lock a file; gives False where another process has it for longer than the seconds to wait (None: for ever)."""
+    """Lock a file; yields False if another process holds it for longer than ``wait`` seconds (None: no limit)."""
     try:
         import fcntl
     except ImportError:  # not on Windows
         yield True
         return
-    try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | _NOFOLLOW, 0o666)
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise _link(path) from None
-        raise
+    handle = _open(path, os.O_RDWR | os.O_CREAT)
     try:
         if wait is None:
             fcntl.flock(handle, fcntl.LOCK_EX)
@@ -168,7 +159,14 @@ def _held(path: Path, wait: float | None) -> Iterator[bool]:
         os.close(handle)
 
 
-def _link(path: Path) -> InputError:
+def _open(path: Path, flags: int) -> int:
+    try:
+        return os.open(path, flags | _NOFOLLOW, 0o666)
+    except OSError as error:
+        raise (_link_error(path) if error.errno == errno.ELOOP else error) from None
+
+
+def _link_error(path: Path) -> InputError:
     return InputError(
         "this is a symbolic link, which is not followed when writing", file=path, fix="remove the link and try again"
     )

@@ -1,4 +1,4 @@
-"""Content-addressed objects: files that are written once, under the hash of what they hold."""
+"""Content-addressed objects: files that are written once, named by the hash of their content."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _PENDING = ".pending"
 class Objects:
     """A folder of objects.
 
-    A writer first notes the names of what it is about to write in ``.pending``. If it is killed, the next writer finds
-    there what may have been left over, and need not look through the folder.
+    A writer notes the names of the objects it is about to write in the file ``.pending``. If it is killed, the next
+    writer finds there what may be left over and does not have to scan the folder.
 
     Parameters
     ----------
     folder
-        Where they are.
+        The folder; it is created with the first object.
     damaged
-        Makes the error for a file that is not what was saved.
+        Makes the error for a damaged file.
 
     Examples
     --------
@@ -45,7 +45,7 @@ class Objects:
         self._noted: list[str] = []
 
     def put(self, data: bytes, kind: str) -> str:
-        """Write bytes as an object of a kind, which is its suffix; returns its name. `sync` before relying on it."""
+        """Write an object with its kind as suffix and return its name; call `sync` before relying on it."""
         name = f"{hashlib.sha256(data).hexdigest()}.{kind}"
         path = self.folder / name
         if not path.is_file() or path.is_symlink() or self._hash(path) != name[:64]:
@@ -59,13 +59,15 @@ class Objects:
         return name
 
     def sync(self) -> None:
-        """Have the disk confirm all that was put."""
+        """Wait until the disk confirms all new objects."""
         if self._noted:
             sync_folder(self.folder)
 
     def read(self, name: str) -> bytes:
-        """The bytes of an object, compared with its hash."""
-        path = self.path(name)
+        """Return the bytes of an object after comparing them with its hash."""
+        if not _NAME.fullmatch(name):
+            raise self._damaged(self.folder, f"{name!r} is not the name of an object")
+        path = self.folder / name
         try:
             data = path.read_bytes()
         except OSError as error:
@@ -74,42 +76,30 @@ class Objects:
             raise self._damaged(path, "the contents are not those that were saved")
         return data
 
-    def path(self, name: str) -> Path:
-        """Where an object is."""
-        if not _NAME.fullmatch(name):
-            raise self._damaged(self.folder, f"{name!r} is no name of an object")
-        return self.folder / name
-
     def remove(self, names: Iterable[str]) -> None:
-        """Remove objects that nothing refers to any more, those that are there."""
+        """Remove objects that are not needed any more, if they exist."""
         refuse_link(self.folder)
         for name in names:
             if _NAME.fullmatch(name):
                 (self.folder / name).unlink(missing_ok=True)
 
-    def pending(self) -> list[str]:
-        """What a writer that was killed may have left over."""
-        try:
-            names = (self.folder / _PENDING).read_text(errors="replace").splitlines()
-        except OSError:
-            return []
-        return [name for name in names if _NAME.fullmatch(name)]
-
-    def settle(self, needed: Callable[[str], bool]) -> None:
-        """Remove what a writer left over, unless it is needed."""
-        if not (self.folder / _PENDING).is_file():
+    def remove_leftovers(self, needed: Callable[[str], bool]) -> None:
+        """Remove the objects that the last writer noted, except those that are needed."""
+        pending = self.folder / _PENDING
+        if not pending.is_file():
             return
         refuse_link(self.folder)
-        for name in self.pending():
-            (self.folder / f"{name}.new").unlink(missing_ok=True)
-            if not needed(name):
-                (self.folder / name).unlink(missing_ok=True)
+        for name in pending.read_text(errors="replace").splitlines():
+            if _NAME.fullmatch(name):
+                (self.folder / f"{name}.new").unlink(missing_ok=True)
+                if not needed(name):
+                    (self.folder / name).unlink(missing_ok=True)
         (self.folder / f"{_PENDING}.new").unlink(missing_ok=True)
-        (self.folder / _PENDING).unlink(missing_ok=True)
+        pending.unlink(missing_ok=True)
         self._noted = []
 
     def clear(self) -> None:
-        """Remove all objects, and what a writer left over."""
+        """Remove all objects and unfinished files."""
         if self.folder.is_dir():
             for entry in list(os.scandir(self.folder)):
                 if _NAME.fullmatch(entry.name.removesuffix(".new")) or entry.name.startswith(_PENDING):
@@ -117,12 +107,12 @@ class Objects:
         self._noted = []
 
     def names(self) -> Iterator[str]:
-        """The names of all objects that are there; what has another name somebody else has put there."""
+        """Yield the names of all objects in the folder; other files are ignored."""
         if self.folder.is_dir():
             yield from (entry.name for entry in os.scandir(self.folder) if _NAME.fullmatch(entry.name))
 
     def verify(self, names: Collection[str]) -> int:
-        """Compare objects with their hashes; returns the number of bytes read."""
+        """Compare objects with their hashes and return the number of bytes read."""
         return sum(len(self.read(name)) for name in names)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Records in SQLite: strict tables whose rows carry checksums, one transaction at a time, and no link is followed."""
+"""SQLite records: strict tables whose rows have checksums, read and changed in transactions; links are not followed."""
 
 from __future__ import annotations
 
@@ -17,24 +17,33 @@ from evergraph.storage.files import create, refuse_link
 __all__ = ["Database", "Records", "Schema"]
 
 SYNCHRONOUS = "EXTRA"
-"""How SQLite waits for the disk: EXTRA also has it confirm that the journal of a commit is gone."""
+"""How SQLite waits for the disk: EXTRA also confirms that the journal of a commit is deleted."""
 
-_BUSY = 60.0  # seconds to wait while another process is committing, which takes it milliseconds
-_BESIDE = ("-journal", "-wal", "-shm")
+_BUSY = 60.0  # seconds to wait while another process commits, which takes milliseconds
+_COMPANIONS = ("-journal", "-wal", "-shm")
+_DISK_ERRORS = {
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+}
 
 Row = Any
 """A row as a named tuple, without its checksum."""
 
 
 class Schema:
-    """Tables and indices as SQL; every table ends in a column ``checksum``.
+    """Tables and indices as SQL; the last column of every table is ``checksum``.
 
     Parameters
     ----------
     sql
         Statements, separated by semicolons.
     application, version
-        Marks of the file: whose it is, and the version of its format.
+        Application id and format version, written to the file's header.
     """
 
     def __init__(self, sql: str, application: int, version: int) -> None:
@@ -42,7 +51,7 @@ class Schema:
 
     @cached_property
     def tables(self) -> dict[str, Callable[..., Row]]:
-        """Of each table the named tuple of a row."""
+        """The named-tuple class for the rows of each table."""
         connection = self._empty
         names = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
         return {
@@ -52,7 +61,7 @@ class Schema:
 
     @cached_property
     def definition(self) -> list[tuple[str, ...]]:
-        """The schema as SQLite tells it."""
+        """The schema as SQLite stores it."""
         return _definition(self._empty)
 
     @cached_property
@@ -63,13 +72,13 @@ class Schema:
 
 
 class Records:
-    """The tables of a database within one transaction; what is read is compared with its checksum."""
+    """The tables of a database within one transaction; rows are compared with their checksums when read."""
 
     def __init__(self, connection: sqlite3.Connection, schema: Schema, damaged: Callable[[str], Exception]) -> None:
         self._connection, self._schema, self._damaged = connection, schema, damaged
 
     def select(self, table: str, condition: str = "TRUE", *parameters: Any) -> list[Row]:
-        """The rows that meet a condition, which may end in ORDER BY."""
+        """Return the rows that meet a condition, which may end in ORDER BY and LIMIT."""
         row_of, columns = self._schema.tables[table], self._columns(table)
         found = []
         for *values, checksum in self._connection.execute(
@@ -82,23 +91,20 @@ class Records:
         return found
 
     def one(self, table: str, condition: str, *parameters: Any) -> Row | None:
-        """The first row that meets a condition."""
-        return next(
-            iter(self.select(table, f"{condition} LIMIT 1" if "LIMIT" not in condition else condition, *parameters)),
-            None,
-        )
+        """Return the first row that meets a condition, or None."""
+        return next(iter(self.select(table, f"{condition} LIMIT 1", *parameters)), None)
 
     def value(self, sql: str, *parameters: Any) -> Any:
-        """The one value of a query."""
+        """Return the first value of a query, or None."""
         row = self._connection.execute(sql, parameters).fetchone()
         return None if row is None else row[0]
 
     def query(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        """The rows of a query over several tables, or of counts."""
+        """Return the rows of a query over several tables, or of counts."""
         return self._connection.execute(sql, parameters).fetchall()
 
     def insert(self, table: str, rows: Iterable[Sequence[Any]]) -> None:
-        """Write rows, with a value for each column."""
+        """Write rows with a value for each column."""
         marks = ", ".join("?" * (len(self._schema.tables[table]._fields) + 1))  # type: ignore[attr-defined]
         self._connection.executemany(
             f"INSERT INTO {table} ({self._columns(table)}, checksum) VALUES ({marks})",  # noqa: S608
@@ -106,21 +112,21 @@ class Records:
         )
 
     def replace(self, table: str, condition: str, parameters: Sequence[Any], **changes: Any) -> list[Row]:
-        """Change rows that meet a condition, after comparing them with their checksums; returns them as they were."""
+        """Change the rows that meet a condition and return them as they were."""
         found = self.select(table, condition, *parameters)
         self.delete(table, condition, *parameters)
         self.insert(table, (row._replace(**changes) for row in found))
         return found
 
     def delete(self, table: str, condition: str, *parameters: Any) -> None:
-        """Delete rows."""
+        """Delete the rows that meet a condition."""
         self._connection.execute(f"DELETE FROM {table} WHERE {condition}", parameters)  # noqa: S608
 
     def verify(self) -> int:
-        """Look through everything; returns the number of rows."""
+        """Check the file, references and checksums of all rows; return the number of rows."""
         problems = [text for (text,) in self._connection.execute("PRAGMA integrity_check(3)") if text != "ok"]
         if not problems and self._connection.execute("PRAGMA foreign_key_check").fetchone() is not None:
-            problems = ["a row refers to another that is missing"]
+            problems = ["a row refers to a missing row"]
         if problems:
             raise self._damaged("; ".join(problems))
         return sum(len(self.select(table)) for table in self._schema.tables)
@@ -130,14 +136,14 @@ class Records:
 
 
 class Database:
-    """A SQLite file of a schema; connections last as long as a transaction.
+    """A SQLite file with a schema; each transaction has its own connection.
 
     Parameters
     ----------
     path, schema
-        The file and what is in it.
+        The file and its schema.
     damaged, newer
-        Make the errors for a file that is not what was saved, or of a newer format.
+        Make the errors for a damaged file and for a newer format.
     """
 
     def __init__(
@@ -151,14 +157,14 @@ class Database:
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Records]:
-        """One state of all tables, whatever other processes commit meanwhile."""
+        """Read one consistent state of all tables, even while other processes commit."""
         with self._connected("BEGIN") as connection:
             yield Records(connection, self.schema, self._error)
             connection.execute("ROLLBACK")
 
     @contextlib.contextmanager
     def write(self) -> Iterator[Records]:
-        """All tables to be changed: at the end in one commit, on an exception not at all. Readers can go on."""
+        """Change tables; commits at the end, or changes nothing on an exception. Readers are not blocked."""
         with self._connected("BEGIN IMMEDIATE") as connection:
             connection.execute("PRAGMA defer_foreign_keys = ON")  # checked with the commit
             yield Records(connection, self.schema, self._error)
@@ -166,13 +172,13 @@ class Database:
 
     @contextlib.contextmanager
     def create(self) -> Iterator[Records]:
-        """A new file beside the path, which gets its name once it is whole and on disk."""
+        """Build a new file under another name; it gets its own name when it is complete and on disk."""
         staged = self.path.with_name(f"{self.path.name}.new")
-        for suffix in _BESIDE:
+        for suffix in _COMPANIONS:
             staged.with_name(f"{staged.name}{suffix}").unlink(missing_ok=True)
             self.path.with_name(f"{self.path.name}{suffix}").unlink(missing_ok=True)
         create(staged).close()
-        with contextlib.closing(_connect(staged)) as connection, self._told():
+        with contextlib.closing(_connect(staged)) as connection, self._sqlite_errors():
             connection.executescript(self.schema.sql)
             connection.execute(f"PRAGMA application_id = {self.schema.application}")
             connection.execute(f"PRAGMA user_version = {self.schema.version}")
@@ -184,9 +190,9 @@ class Database:
 
     @contextlib.contextmanager
     def _connected(self, begin: str) -> Iterator[sqlite3.Connection]:
-        for suffix in ("", *_BESIDE):
+        for suffix in ("", *_COMPANIONS):
             refuse_link(self.path.with_name(f"{self.path.name}{suffix}"))
-        with self._told(), contextlib.closing(_connect(self.path)) as connection:
+        with self._sqlite_errors(), contextlib.closing(_connect(self.path)) as connection:
             connection.execute(begin)
             self._check(connection)
             yield connection
@@ -203,14 +209,14 @@ class Database:
             raise self._error("its tables are not those of an Evergraph workspace")
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
-        """Errors of SQLite as ours: of the disk as ``OSError``, all others as damage."""
+    def _sqlite_errors(self) -> Iterator[None]:
+        """Turn SQLite's errors of the disk into ``OSError`` and all others into damage."""
         try:
             yield
         except UnicodeError as error:
             raise self._error(f"it cannot be read ({error})") from error
         except sqlite3.Error as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DISK:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DISK_ERRORS:
                 raise OSError(0, str(error), str(self.path)) from error
             raise self._error(f"it cannot be read ({error})") from error
 
@@ -218,19 +224,8 @@ class Database:
         return self._damaged(self.path, problem)
 
 
-_DISK = {
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_READONLY,
-    sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_PERM,
-    sqlite3.SQLITE_BUSY,
-    sqlite3.SQLITE_LOCKED,
-}
-
-
 def commit(connection: sqlite3.Connection) -> None:
-    """The commit point."""
+    """Commit the transaction: the commit point of every change."""
     connection.execute("COMMIT")
 
 

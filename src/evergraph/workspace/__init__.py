@@ -1,4 +1,4 @@
-"""The production loop on disk: a folder that holds graph, model versions, decisions and labels."""
+"""The production loop on disk: a folder with a graph, models, decisions and labels."""
 
 from evergraph.workspace.change import Outcome
 from evergraph.workspace.workspace import Workspace

@@ -1,4 +1,4 @@
-"""A command in progress: the graph it starts from, what it changes, and how it ends."""
+"""A command in progress: the graph and the model it starts from, what it changes, and how it ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from evergraph.errors import DamagedWorkspaceError
 from evergraph.storage.objects import Objects
 from evergraph.storage.records import Records
-from evergraph.workspace.store import Classes, State, Store, in_force
+from evergraph.workspace.store import Classes, Store, WorkspaceState, valid_in
 
 if TYPE_CHECKING:
     from evergraph.detect import Detector
@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Change", "Contents", "Outcome", "counted"]
 
+_RESTORE = "restore the folder from a backup, or roll back"
+
 
 def counted(number: int, one: str, many: str | None = None) -> str:
-    """A number with the word for one or for several.
+    """Return a number with its noun in the singular or the plural.
 
     Examples
     --------
@@ -44,11 +46,11 @@ class Outcome:
     Parameters
     ----------
     version
-        The version in force afterwards.
+        The version that it made.
     parts
-        In words, one thing a part.
+        What it did, as a list of phrases.
     facts
-        In numbers and names, fit for JSON.
+        What it did, as values for JSON.
     """
 
     version: int
@@ -57,7 +59,7 @@ class Outcome:
 
     @property
     def what(self) -> str:
-        """All in one line."""
+        """What it did, on one line."""
         return "; ".join(self.parts)
 
 
@@ -66,16 +68,16 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False)
 class Contents:
-    """The graph of a version, and what the records say of its vertices.
+    """The graph of a version, and the numbers that the records use for its vertices and classes.
 
     Parameters
     ----------
     graph
-        With the labels that have come.
+        The graph with the labels that have arrived.
     vertices
-        For each row of the graph the number that the vertex has in the records.
+        For each row of the graph the number of the vertex.
     labels
-        For each row the number of its class; -1 where there is no label.
+        For each row of the graph the number of its class; -1 without a label.
     """
 
     graph: EvolvingGraph
@@ -86,21 +88,21 @@ class Contents:
     def of(
         cls, graph: EvolvingGraph, vertices: NDArray[np.int64], labels: NDArray[np.int32], classes: Classes
     ) -> Contents:
-        """The contents with labels by the names that classes have; rows of the graph's classes follow their order."""
+        """Set the graph's labels from the numbers of their classes; the graph's classes follow the order of those."""
         row_of = {number: row for row, number in enumerate(classes.numbers.values())}
         lookup = np.full(max([*classes.rows, *classes.gone], default=0) + 2, -1, np.int32)
         for number in classes.rows:
             lookup[number] = row_of.get(classes.resolve(number), -1)
-        codes = lookup[labels]  # whose last place is for -1, no label
+        codes = lookup[labels]  # the last entry is for -1, no label
         codes.flags.writeable = False
         return cls(replace(graph, codes=codes, class_names=classes.names), vertices, labels)
 
     @classmethod
     def read(cls, records: Records, objects: Objects, classes: Classes, version: int | None = None) -> Contents:
-        """The contents of a version, or of that in force."""
+        """Read the contents of a version (None: the current one)."""
         from evergraph.graph.arrays import decode, find_damage, join
 
-        rows = records.select("segments", f"{in_force(version)} ORDER BY segment")
+        rows = records.select("segments", f"{valid_in(version)} ORDER BY segment")
         try:
             segments = [decode(objects.read(row.object)) for row in rows]
             graph = join(segments)
@@ -109,27 +111,25 @@ class Contents:
             )
             problem = find_damage(graph)
             if problem is None and not len(vertices) == len(labels) == len(graph):
-                problem = "vertices and labels are not of the same number"
+                problem = "the numbers of vertices and labels differ"
         except (LookupError, TypeError, AttributeError, ValueError) as error:
             if isinstance(error, DamagedWorkspaceError):
                 raise
-            problem = f"they lack or distort {error}"
+            problem = f"missing or invalid: {error}"
         if problem is not None:
             raise DamagedWorkspaceError(
-                f"the arrays of the graph are damaged: {problem}",
-                file=objects.folder,
-                fix="restore the folder from a backup, or roll back",
+                f"the arrays of the graph are damaged: {problem}", file=objects.folder, fix=_RESTORE
             )
-        found = records.select("labels", in_force(version))
+        found = records.select("labels", valid_in(version))
         labels = np.array(labels)
         places = cls(graph, vertices, labels).rows_of(row.vertex for row in found)
         labels[places] = [-1 if row.label is None else row.label for row in found]
         return cls.of(graph, vertices, labels, classes)
 
     def rows_of(self, vertices: Iterable[int]) -> NDArray[np.int64]:
-        """The row of each vertex in the graph; -1 where it is not there."""
+        """Return the row of each vertex in the graph; -1 if it is not in the graph."""
         wanted = np.fromiter(vertices, np.int64)
-        order = np.argsort(self.vertices, kind="stable")  # which is fast where they ascend, as they nearly always do
+        order = np.argsort(self.vertices, kind="stable")  # fast, because they are nearly always in order already
         places = order[np.minimum(np.searchsorted(self.vertices, wanted, sorter=order), len(order) - 1)]
         return np.where(self.vertices[places] == wanted, places, -1)
 
@@ -137,7 +137,7 @@ class Contents:
 def put_segment(
     objects: Objects, segment: Mapping[str, NDArray[Any]], vertices: NDArray[np.int64], labels: NDArray[np.int32]
 ) -> str:
-    """Write a segment of the graph with the numbers of its vertices and their classes; returns the object's name."""
+    """Write a segment of the graph with the numbers of its vertices and their classes; return the object's name."""
     from evergraph.graph.arrays import encode
 
     arrays: dict[str, NDArray[Any]] = dict(segment)
@@ -147,15 +147,15 @@ def put_segment(
 
 
 def unlabelled(graph: EvolvingGraph) -> EvolvingGraph:
-    """The graph without labels and classes, which the records have."""
+    """Return the graph without labels and classes, which are in the records."""
     return replace(graph, codes=np.full(len(graph), -1, np.int32), class_names=())
 
 
-# --- models ----------------------------------------------------------------------------------------------------------
+# --- the model -------------------------------------------------------------------------------------------------------
 
 
 def put_learner(objects: Objects, learner: LifelongLearner) -> tuple[str, str]:
-    """Write a learner; returns the names of its objects: what JSON can hold, and its tensors."""
+    """Write a learner; return the names of its two objects, JSON and tensors."""
     from evergraph.learning.checkpoint import pack
 
     content, tensors = pack(learner)
@@ -164,9 +164,16 @@ def put_learner(objects: Objects, learner: LifelongLearner) -> tuple[str, str]:
 
 
 def read_learner(
-    records: Records, objects: Objects, state: State, own: tuple[Model | None, Detector | None], classes: Classes
+    records: Records,
+    objects: Objects,
+    state: WorkspaceState,
+    own: tuple[Model | None, Detector | None],
+    classes: Classes,
 ) -> LifelongLearner:
-    """The model in force in a state, with classes by the names that they have; what a file cannot hold is given."""
+    """Read the model of a version, with the names of its classes taken from ``classes``.
+
+    ``own`` are a model and a detector of the user that cannot be stored.
+    """
     from safetensors import SafetensorError
 
     from evergraph.learning.checkpoint import unpack
@@ -177,9 +184,7 @@ def read_learner(
         learner = unpack(LifelongLearner, content, objects.read(state.tensors), *own)
     except (LookupError, TypeError, AttributeError, SafetensorError) as error:
         raise DamagedWorkspaceError(
-            f"the learner is damaged: it lacks or distorts {error}",
-            file=objects.folder,
-            fix="restore the folder from a backup, or roll back",
+            f"the learner is damaged: missing or invalid: {error}", file=objects.folder, fix=_RESTORE
         ) from error
     numbers = json.loads(records.select("models", "model = ?", state.model.number)[0].classes)
     return learner.renamed(list(map(classes.name, numbers)))
@@ -190,55 +195,57 @@ def read_learner(
 
 @dataclass
 class Change:
-    """A workspace that is held to be changed.
+    """A workspace that a command is changing.
 
     Parameters
     ----------
     store, records
-        Where things are read from and written to.
+        Files and records of the workspace.
     state, contents
-        The version in force and its graph; a command that changes them sets the new ones.
+        The current version and its graph; a command sets the new ones.
     own
-        Model and detector of the user's own, which a file cannot hold.
+        Model and detector of the user that cannot be stored.
+    finished
+        Whether the command made a new version.
     """
 
     store: Store
     records: Records
-    state: State
+    state: WorkspaceState
     contents: Contents
     own: tuple[Model | None, Detector | None] = (None, None)
-    made: bool = False
+    finished: bool = False
 
     @property
     def graph(self) -> EvolvingGraph:
-        """The graph with the labels that have come."""
+        """The graph with the labels that have arrived."""
         return self.contents.graph
 
     @property
     def objects(self) -> Objects:
-        """Where objects are written."""
+        """The objects of the workspace."""
         return self.store.objects
 
     @property
     def version(self) -> int:
-        """The number of the version that it makes."""
+        """Number of the new version."""
         return self.state.version + 1
 
     def learner(self) -> LifelongLearner:
-        """The model in force."""
+        """Read the current model."""
         return read_learner(self.records, self.objects, self.state, self.own, self.state.classes)
 
-    def commit(self, command: str, *parts: str, **facts: Any) -> Outcome:
-        """Make the state the one in force, and say in words what was done; the transaction ends with the command."""
+    def finish(self, command: str, *parts: str, **facts: Any) -> Outcome:
+        """Write the new version and its log entry; the transaction is committed when the command returns."""
         outcome = Outcome(self.version, parts, facts)
-        write_version(self.records, self.version, command, outcome.what)
+        write_log(self.records, self.version, command, outcome.what)
         write_state(self.records, replace(self.state, version=self.version), self.graph)
-        self.store.commit(self.records, self.version, self.state.settings.keep)
-        self.made = True
+        self.store.flush(self.records, self.version, self.state.settings.keep)
+        self.finished = True
         return outcome
 
     def count_labels(self, old: Iterable[tuple[int, int]], new: Iterable[tuple[int, int]]) -> None:
-        """Count labels that are gone and labels that are there now: pairs of a time and a number of a class."""
+        """Update the number of vertices per period and class; labels are pairs of both, removed and added."""
         changes = Counter(new)
         changes.subtract(Counter(old))
         rows = []
@@ -252,15 +259,15 @@ class Change:
         self.records.insert("supports", rows)
 
     def count_fresh(self, times: Iterable[int]) -> None:
-        """Count labels that the model has not learnt from, by the times of their vertices."""
+        """Count labels that the model was not trained on, given the periods of their vertices."""
         for time, number in Counter(times).items():
             before = self.records.replace("fresh", "time = ? AND until IS NULL", (time,), until=self.version)
             self.records.insert("fresh", [(time, number + (before[0].labels if before else 0), self.version, None)])
 
     def name_classes(self, names: Iterable[str]) -> dict[str, int]:
-        """The numbers of classes by name; new ones get one, and those that a rollback undid are back."""
+        """Return the numbers of all classes by name, after adding those that are new."""
         known = dict(self.state.classes.numbers)
-        gone = {name: number for number, name in self.state.classes.gone.items()}
+        gone = {name: number for number, name in self.state.classes.gone.items()}  # undone by a rollback
         number, position = self.next_class()
         rows: list[tuple[Any, ...]] = []
         for name in names:
@@ -271,26 +278,25 @@ class Change:
         return known
 
     def class_numbers(self) -> dict[str, int]:
-        """The numbers of all classes that there are or that the model in force knows, by name."""
+        """Return the numbers of all current classes and of those the model knows, by name."""
         classes = self.state.classes
         row = self.records.one("models", "model = ?", self.state.model.number)
         known = [] if row is None else json.loads(row.classes)
         return {classes.name(number): classes.resolve(number) for number in known} | classes.numbers
 
     def next_class(self) -> tuple[int, int]:
-        """Number and place of the next new class."""
+        """Return number and position for the next new class."""
         number, position = self.records.query("SELECT max(number), max(position) FROM classes")[0]
         return (number or 0) + 1, (position or 0) + 1
 
 
-def write_version(records: Records, version: int, command: str, what: str, made: str | None = None) -> None:
-    """Write a line of the log."""
-    made = made or datetime.now(UTC).isoformat(timespec="seconds")
-    records.insert("versions", [(version, made, command, what)])
+def write_log(records: Records, version: int, command: str, what: str) -> None:
+    """Write the log entry of a version."""
+    records.insert("versions", [(version, datetime.now(UTC).isoformat(timespec="seconds"), command, what)])
 
 
-def write_state(records: Records, state: State, graph: EvolvingGraph) -> None:
-    """Write what makes a version, beside the rows that are in force in it."""
+def write_state(records: Records, state: WorkspaceState, graph: EvolvingGraph) -> None:
+    """Write the row that makes a version restorable."""
     figures = (len(graph), graph.n_edges, graph.first_time, graph.last_time, state.next_vertex)
     records.insert(
         "states", [(state.version, state.model.number, state.learner, state.tensors, int(state.stale), *figures)]

@@ -1,7 +1,7 @@
-"""Workspaces of version 0.1, which kept their records as JSON files and their graph as arrays, are converted once.
+"""Conversion of workspaces of version 0.1, which stored records as JSON files and the graph as arrays.
 
-The new database is built beside the old files and gets its name once it is whole: that is the commit point. Only then
-are the old files removed. A conversion that was killed is repeated, or finished, by the next command.
+The new database is built beside the old files and gets its name when it is complete: that is the commit point. After
+that the old files are removed. If a conversion is killed, the next command repeats or finishes it.
 """
 
 from __future__ import annotations
@@ -29,17 +29,16 @@ from evergraph.graph.times import TimeAxis
 from evergraph.storage.checksummed import InvalidJsonError, load_json
 from evergraph.storage.files import locked, refuse_link, sync_folder
 from evergraph.storage.objects import Objects
-from evergraph.storage.records import Database, Records
+from evergraph.storage.records import Records
 from evergraph.workspace.change import put_segment, unlabelled
 from evergraph.workspace.store import (
-    DATABASE,
     FORMAT_1,
     OBJECTS,
-    SCHEMA,
     Settings,
     damaged,
     needed_objects,
     newer,
+    open_database,
     write_settings,
 )
 
@@ -49,36 +48,32 @@ log = logging.getLogger(__name__)
 
 _FORMAT, _VERSIONS = "evergraph workspace", "versions"
 _OLD_OBJECT = re.compile(r"[0-9a-f]{32}\.[a-z]+(\.new)?")
-_WAIT = 600.0  # seconds for another process that is converting, which may take long
-
-Names = dict[str, int]
-"""Numbers of classes by name."""
+_WAIT = 600.0  # seconds to wait for another process that is converting
 
 
 def convert(folder: Path) -> None:
-    """Convert a workspace of 0.1, or finish what was begun."""
+    """Convert a workspace of 0.1, or finish an interrupted conversion."""
     with locked(folder, "workspace", _WAIT):
-        path = folder / DATABASE
-        if not path.exists() and (folder / FORMAT_1).exists():
+        database = open_database(folder)
+        if not database.path.exists() and (folder / FORMAT_1).exists():
             refuse_link(folder / OBJECTS)
-            old = _Old(folder)
+            old = _OldWorkspace(folder)
             objects = Objects(folder / OBJECTS, damaged)
-            with Database(path, SCHEMA, damaged, newer).create() as records:
+            with database.create() as records:
                 _Conversion(old, records, objects).run()
                 objects.sync()
                 sync_folder(folder)
             sync_folder(folder)
-            log.info("%s was made by version 0.1 and is now converted, with %s versions", folder, len(old.states))
-        _clean(folder)
+            log.info("%s: converted from version 0.1, with %s versions", folder, len(old.states))
+        _remove_old_files(folder)
 
 
-def _clean(folder: Path) -> None:
-    """Remove the files of 0.1, and objects that nothing needs."""
+def _remove_old_files(folder: Path) -> None:
     objects = Objects(folder / OBJECTS, damaged)
-    with Database(folder / DATABASE, SCHEMA, damaged, newer).read() as records:
+    with open_database(folder).read() as records:
         needed = needed_objects(records)
     objects.remove(set(objects.names()) - needed)
-    objects.settle(lambda _: True)
+    objects.remove_leftovers(lambda _: True)
     for path in objects.folder.iterdir():
         if _OLD_OBJECT.fullmatch(path.name) and not path.is_dir():
             path.unlink()
@@ -91,8 +86,8 @@ def _clean(folder: Path) -> None:
     (folder / FORMAT_1).unlink(missing_ok=True)
 
 
-class _Old:
-    """The files of 0.1."""
+class _OldWorkspace:
+    """The files of a workspace of 0.1."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -107,11 +102,10 @@ class _Old:
             raise newer(path, f"the workspace has format version {version}, which is not known here")
         if not known:
             raise damaged(path, "this is not the file of an Evergraph workspace")
-        now = self._state(head)
-        keep = int(now["settings"]["keep"])
-        numbers = (number for number in range(max(1, head - keep + 1), head) if self._path(number).exists())
-        self.states: dict[int, dict[str, Any]] = {number: self._state(number) for number in numbers} | {head: now}
-        self.now = now
+        self.now = self._state(head)
+        oldest = max(1, head - int(self.now["settings"]["keep"]) + 1)
+        kept = (number for number in range(oldest, head) if self._path(number).exists())
+        self.states: dict[int, dict[str, Any]] = {number: self._state(number) for number in kept} | {head: self.now}
 
     def _path(self, number: int) -> Path:
         return self.folder / _VERSIONS / f"{number:06d}.json"
@@ -126,10 +120,10 @@ class _Old:
             raise (newer if error.newer else damaged)(path, str(error)) from error
 
     def read(self, name: str) -> bytes:
-        """The bytes of an object, compared with its hash."""
+        """Return the bytes of an object after comparing them with its hash."""
         path = self.folder / OBJECTS / name
         if not _OLD_OBJECT.fullmatch(name):
-            raise damaged(self.folder / _VERSIONS, f"{name!r} is no name of an object")
+            raise damaged(self.folder / _VERSIONS, f"{name!r} is not the name of an object")
         try:
             data = path.read_bytes()
         except OSError as error:
@@ -139,11 +133,9 @@ class _Old:
         return data
 
     def array(self, entry: Sequence[Any]) -> NDArray[Any]:
-        """An array."""
         return np.load(io.BytesIO(self.read(entry[0])), allow_pickle=False)
 
     def table(self, name: str) -> list[dict[str, Any]]:
-        """The rows of a table."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -151,7 +143,6 @@ class _Old:
         return rows
 
     def graph(self, content: Mapping[str, Any]) -> EvolvingGraph:
-        """The graph of a version."""
         arrays = {name: self.array(entry) for name, entry in content["arrays"].items()}
         graph = from_arrays(arrays, content["features"], TimeAxis(**content["time"]), content["about"])
         if (problem := find_damage(graph)) is not None:
@@ -160,25 +151,24 @@ class _Old:
 
 
 class _Conversion:
-    """The versions of 0.1 as rows that are in force from one version until another."""
+    """Turns the versions of 0.1 into rows that are valid from one version until another."""
 
-    def __init__(self, old: _Old, records: Records, objects: Objects) -> None:
+    def __init__(self, old: _OldWorkspace, records: Records, objects: Objects) -> None:
         self.old, self.records, self.objects = old, records, objects
-        self.vertices: dict[tuple[str, int], int] = {}  # numbers of vertices, by id and the version they came with
-        self.came: dict[str, list[int]] = {}  # the versions that vertices of an id came with
-        self.classes: dict[int, Names] = {}  # in each version
-        self.merged: dict[int, dict[int, int]] = {}  # what classes are part of, in each version
+        self.vertices: dict[tuple[str, int], int] = {}  # numbers of vertices, by id and the version that added them
+        self.added: dict[str, list[int]] = {}  # the versions that added vertices with an id
+        self.classes: dict[int, dict[str, int]] = {}  # numbers of classes by name, in each version
+        self.merged: dict[int, dict[int, int]] = {}  # what classes were merged into, in each version
         self.next_class = 1
-        self.lost: Names = {}  # classes that only earlier decisions name
+        self.lost: dict[str, int] = {}  # classes that occur only in earlier decisions
 
     def run(self) -> None:
-        """Write everything."""
         try:
             self._run()
         except (LookupError, TypeError, AttributeError, ValueError) as error:
             if isinstance(error, DamagedWorkspaceError):
                 raise
-            raise damaged(self.old.folder, f"the versions lack or distort {error}") from error
+            raise damaged(self.old.folder, f"missing or invalid in a version: {error}") from error
 
     def _run(self) -> None:
         old, records = self.old, self.records
@@ -191,7 +181,10 @@ class _Conversion:
         graphs = {version: old.graph(state["graph"]) for version, state in old.states.items()}
         for version, graph in graphs.items():
             self._number_classes(version, graph.class_names)
-            self._number_vertices(version, graph)
+            for identity in self._identities(version, graph):
+                if identity not in self.vertices:
+                    self.vertices[identity] = len(self.vertices) + 1
+                    self.added.setdefault(identity[0], []).append(identity[1])
         decided = self._decisions()
         self._outcomes()
         self._models()
@@ -201,11 +194,11 @@ class _Conversion:
     # --- classes -----------------------------------------------------------------------------------------------------
 
     def _number_classes(self, version: int, class_names: Iterable[str]) -> None:
-        """Find the number of each class of a version: what was renamed since the version before keeps its own."""
+        """Number the classes of a version; a class that was renamed since the version before keeps its number."""
         state = self.old.states[version]
         models = [name for record in (state["model"], *state["models"]) for name in record["classes"]]
         returned = {item["version"]: item["to"] for item in self.old.now["returns"]}
-        numbers: Names = {}
+        numbers: dict[str, int] = {}
         merged: dict[int, int] = {}
         before = max(self.classes, default=None)
         if returned.get(version) in self.classes:
@@ -214,7 +207,7 @@ class _Conversion:
             merged = dict(self.merged[before])
             now: dict[str, list[str]] = {}
             for name in self.classes[before]:
-                now.setdefault(self._called(name, before, version), []).append(name)
+                now.setdefault(self._name_in(name, before, version), []).append(name)
             for name, parts in now.items():
                 of_parts = [self.classes[before][part] for part in parts]
                 whole = self.classes[before][name] if name in parts else of_parts[0]
@@ -223,25 +216,24 @@ class _Conversion:
                 numbers[name] = whole
                 merged |= {number: whole for number in of_parts if number != whole}
         for name in dict.fromkeys([*class_names, *models, *state["retired"]]):
-            numbers.setdefault(name, 0)
-            numbers[name] = numbers[name] or self._new_class()
+            numbers[name] = numbers.get(name) or self._new_class()
         self.classes[version], self.merged[version] = numbers, merged
 
     def _new_class(self) -> int:
         self.next_class += 1
         return self.next_class - 1
 
-    def _called(self, name: str, then: int, now: int) -> str:
-        """What a class is called in one version that had a name in another."""
+    def _name_in(self, name: str, then: int, now: int) -> str:
+        """Return the name in version ``now`` of a class that had a name in version ``then``."""
         for old, new in _renamings(self.old.now["renamed"], self.old.now["returns"], then, now):
             name = new if name == old else name
         return name
 
     def _class(self, name: str, version: int) -> int:
-        """The number of a class by its name in a version, which may be older than those that are kept."""
+        """Return the number of a class by its name in a version, which may be older than those that are kept."""
         first = min(self.classes)
         if version < first:
-            name, version = self._called(name, version, first), first
+            name, version = self._name_in(name, version, first), first
         if name in self.classes[version]:
             return self.classes[version][name]
         if name not in self.lost:
@@ -259,34 +251,26 @@ class _Conversion:
             }
             for number, whole in self.merged[version].items():
                 rows[version].setdefault(number, ("", 0, whole, None))
-        self.records.insert("classes", ((number, *row, *span) for number, row, span in _runs(rows)))
+        self.records.insert("classes", ((number, *row, *span) for number, row, span in _spans(rows)))
         self.records.insert("classes", ((number, name, number, None, None, 0, 0) for name, number in self.lost.items()))
 
     # --- vertices ----------------------------------------------------------------------------------------------------
-
-    def _number_vertices(self, version: int, graph: EvolvingGraph) -> None:
-        """Number the vertices of a version that no earlier one has."""
-        for identity in self._identities(version, graph):
-            if identity not in self.vertices:
-                self.vertices[identity] = len(self.vertices) + 1
-                self.came.setdefault(identity[0], []).append(identity[1])
 
     def _identities(self, version: int, graph: EvolvingGraph) -> list[tuple[str, int]]:
         since = self.old.array(self.old.states[version]["graph"]["since"]).tolist()
         return [(str(id), one) for id, one in zip(graph.ids.tolist(), since, strict=True)]
 
     def _vertex(self, id: object, version: int) -> int:
-        """The number of the vertex that had an id in a version."""
-        came = [one for one in self.came.get(str(id), ()) if one <= version]
-        identity = (str(id), max(came, default=0))
-        return self.vertices.setdefault(identity, len(self.vertices) + 1)
+        """Return the number of the vertex that had an id in a version."""
+        added = [one for one in self.added.get(str(id), ()) if one <= version]
+        return self.vertices.setdefault((str(id), max(added, default=0)), len(self.vertices) + 1)
 
     def _contents(self, graphs: Mapping[int, EvolvingGraph], decided: set[int]) -> None:
-        """Graphs, labels and counts of all versions."""
-        segments: dict[int, dict[int, tuple[str]]] = {}
-        labels: dict[int, dict[int, tuple[str, int, int | None]]] = {}
+        """Write graphs, labels and counts of all versions."""
+        segments: dict[int, dict[tuple[int], tuple[str]]] = {}
+        labels: dict[int, dict[tuple[int], tuple[str, int, int | None]]] = {}
         supports: dict[int, dict[tuple[int, int], tuple[int]]] = {}
-        fresh: dict[int, dict[int, tuple[int]]] = {}
+        fresh: dict[int, dict[tuple[int], tuple[int]]] = {}
         written: dict[str, tuple[int, str, NDArray[np.int32]]] = {}
         for version, graph in graphs.items():
             state, times = self.old.states[version], graph.times.tolist()
@@ -296,26 +280,23 @@ class _Conversion:
             arrays = {name: entry for name, entry in state["graph"]["arrays"].items() if not _is_label(name)}
             key = json.dumps([arrays, state["graph"]["since"]])
             if key not in written:
-                segment = base_segment(unlabelled(graph))
-                name = put_segment(self.objects, segment, np.array(vertices), found)
+                name = put_segment(self.objects, base_segment(unlabelled(graph)), np.array(vertices), found)
                 written[key] = (len(written) + 1, name, found)
             number, name, first = written[key]
-            segments[version] = {number: (name,)}
+            segments[version] = {(number,): (name,)}
+            rows = zip(vertices, graph.ids.tolist(), times, found.tolist(), first.tolist(), strict=True)
             labels[version] = {
-                vertex: (str(id), time, None if label < 0 else label)
-                for vertex, id, time, label, was in zip(
-                    vertices, graph.ids.tolist(), times, found.tolist(), first.tolist(), strict=True
-                )
+                (vertex,): (str(id), time, None if label < 0 else label)
+                for vertex, id, time, label, was in rows
                 if label < 0 or label != was or vertex in decided
             }
             pairs = Counter(pair for pair in zip(times, found.tolist(), strict=True) if pair[1] >= 0)
             supports[version] = {pair: (count,) for pair, count in pairs.items()}
-            fresh[version] = {time: (count,) for time, count in state["fresh"]}
+            fresh[version] = {(time,): (count,) for time, count in state["fresh"]}
             self._state(version, graph)
-        self.records.insert("segments", ((number, *row, *span) for number, row, span in _runs(segments)))
-        self.records.insert("labels", ((vertex, *row, *span) for vertex, row, span in _runs(labels)))
-        self.records.insert("supports", ((*pair, *row, *span) for pair, row, span in _runs(supports)))
-        self.records.insert("fresh", ((time, *row, *span) for time, row, span in _runs(fresh)))
+        tables: dict[str, Any] = {"segments": segments, "labels": labels, "supports": supports, "fresh": fresh}
+        for table, of_version in tables.items():
+            self.records.insert(table, ((*key, *row, *span) for key, row, span in _spans(of_version)))
 
     def _state(self, version: int, graph: EvolvingGraph) -> None:
         state = self.old.states[version]
@@ -342,7 +323,7 @@ class _Conversion:
             self.records.insert("models", [(record["number"], *figures, json.dumps(known), *made)])
 
     def _decisions(self) -> set[int]:
-        """Write all decisions; returns the vertices that were decided."""
+        """Write all decisions; return the vertices with a decision."""
         vertices = set()
         for kept in self.old.now["decisions"]:
             version = kept["version"]
@@ -369,8 +350,8 @@ def _is_label(name: str) -> bool:
     return name == "codes" or name.startswith("classes")
 
 
-def _runs(of_version: Mapping[int, Mapping[Any, Any]]) -> Iterator[tuple[Any, Any, tuple[int, int | None]]]:
-    """Of values by key in consecutive versions: each value, from which version and until which one it is in force."""
+def _spans(of_version: Mapping[int, Mapping[Any, Any]]) -> Iterator[tuple[Any, Any, tuple[int, int | None]]]:
+    """Yield each value of each key with the version from which and the one until which it is valid."""
     since: dict[Any, tuple[Any, int]] = {}
     for version, values in of_version.items():
         for key in [key for key, (value, _) in since.items() if key not in values or values[key] != value]:
@@ -385,10 +366,9 @@ def _runs(of_version: Mapping[int, Mapping[Any, Any]]) -> Iterator[tuple[Any, An
 def _renamings(
     renamed: Sequence[Mapping[str, Any]], returns: Sequence[Mapping[str, int]], then: int, now: int
 ) -> list[tuple[str, str]]:
-    """How classes were renamed, old name and new, from one version of 0.1 to another; in this order.
+    """Return how classes were renamed between two versions of 0.1: old and new names, in order.
 
-    What was renamed until then and is not so now, because an earlier version was returned to, gets its old name again;
-    of a merger nobody can tell which name that was. What was renamed since then gets its new name.
+    A renaming that a rollback has undone is reversed, except for a merger: which of the names it was is not known.
     """
     events = [(event, _led_to(event, then, returns), _led_to(event, now, returns)) for event in renamed]
     undone = [(event["new"], event["old"]) for event, before, after in reversed(events) if before and not after]
@@ -398,7 +378,7 @@ def _renamings(
 
 
 def _led_to(event: Mapping[str, Any], version: int, returns: Sequence[Mapping[str, int]]) -> bool:
-    """Whether a version came of the one in which a class was renamed."""
+    """Whether a renaming is part of the past of a version."""
     for back in reversed(returns):
         if event["version"] >= back["version"]:
             break

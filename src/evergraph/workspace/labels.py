@@ -1,12 +1,13 @@
-"""Labels that arrive, late ones and corrections too, and what they say of earlier decisions."""
+"""Labels that arrive, including late ones and corrections; and classes: create, rename, merge, retire."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,27 +15,28 @@ from numpy.typing import NDArray
 from evergraph.datasets.tables import Columns, read_ids
 from evergraph.errors import InputError, Origin
 from evergraph.graph import ids as id_columns
+from evergraph.graph.classes import UNSEEN
 from evergraph.graph.columns import as_table, class_column, id_column
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.workspace.change import Change, Contents, Outcome, counted
-from evergraph.workspace.store import State, read_classes
+from evergraph.workspace.scores import list_classes
+from evergraph.workspace.store import WorkspaceState, read_classes
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from evergraph.workspace.groups import ReviewGroup
+    from evergraph.workspace.review import ReviewGroup
 
-__all__ = ["give_labels", "label", "refuse_retired", "rows_in"]
+__all__ = ["create_class", "label", "merge_classes", "refuse_retired", "rename_class", "retire_class", "rows_in"]
+
+Ids = Iterable[str | int] | str | Path
 
 
-def label(
-    change: Change,
-    ids: Iterable[str | int] | str | Path,
-    labels: Iterable[str] | None,
-    *,
-    columns: Columns | None = None,
-) -> Outcome:
-    """See `Workspace.label`."""
+# --- labels ----------------------------------------------------------------------------------------------------------
+
+
+def label(change: Change, ids: Ids, labels: Iterable[str] | None, *, columns: Columns | None = None) -> Outcome:
+    """Add labels; see `Workspace.label`."""
     columns, file = columns or change.state.settings.columns, ids if isinstance(ids, (str, Path)) else None
     id_name, label_name = ("id", "label") if file is None else (columns.id, columns.label or "label")
     if isinstance(ids, (str, Path)):
@@ -48,108 +50,30 @@ def label(
     given = np.array([] if names is None else names.to_pylist(), object)
     kept = np.flatnonzero([name is not None for name in given])
     if not len(kept):
-        raise InputError("there is no label in it", file=file, fix="give at least one vertex its class")
+        raise InputError("there are no labels", file=file, fix="give at least one vertex a label")
     _refuse_contradictions(rows[kept], given[kept], kept, origin, label_name)
-    return give_labels(change, rows[kept], given[kept].tolist(), "label", without=len(given) - len(kept))
+    return _label_rows(change, rows[kept], given[kept].tolist(), "label", without=len(given) - len(kept))
 
 
-def give_labels(
-    change: Change,
-    rows: NDArray[np.int64],
-    names: Sequence[str],
-    command: str,
-    *,
-    without: int = 0,
-    groups: Sequence[ReviewGroup] = (),
-) -> Outcome:
-    """Give vertices their labels, and score what was decided on them.
-
-    Parameters
-    ----------
-    change
-        The workspace.
-    rows, names
-        The vertices and their classes.
-    command
-        Which it is, for the log.
-    without
-        How many rows had no label.
-    groups
-        The groups that these vertices are, if they were given so: told, for their numbers change.
-    """
-    graph = change.graph
-    refuse_retired(change.state, names)
-    rows, first = np.unique(rows, return_index=True)
-    given = np.array(names, object)[first]
-    before = graph.names_of(graph.codes[rows])
-    differs = np.flatnonzero(before != given)
-    if not len(differs):
-        raise InputError("these vertices have these labels already", fix="give labels that are new or corrected")
-    rows, given, before = rows[differs], given[differs], before[differs]
-    new = sorted({name for name in given if name not in graph.classes or not graph.classes.count_of(name)})
-    scored = _write(change, rows, given.tolist())
-    corrected = int(sum(name is not None for name in before))
-    parts = [f"{counted(len(rows), 'label')} ({corrected:,} corrected), {counted(scored, 'decision')} scored"]
-    parts += [group.what for group in groups]
-    parts += [f"new classes: {', '.join(new)}"] if new else []
-    parts += [f"{counted(without, 'row')} without a label passed over"] if without else []
-    facts = {"labels": len(rows), "corrected": corrected, "scored": scored, "new_classes": new, "without": without}
-    if groups:
-        facts["groups"] = [{"number": group.number, "size": group.size, "terms": group.terms} for group in groups]
-    return change.commit(command, *parts, **facts)
-
-
-def _write(change: Change, rows: NDArray[np.int64], names: Sequence[str]) -> int:
-    """Write the labels of vertices; returns how many earlier decisions on them can be scored now."""
-    graph, contents, records, version = change.graph, change.contents, change.records, change.version
-    numbers = change.name_classes(dict.fromkeys(names))
-    vertices, times = contents.vertices[rows].tolist(), graph.times[rows].tolist()
-    truth = [numbers[name] for name in names]
-    ids = [str(id_columns.at(graph.ids, row)) for row in rows]
-    wanted = json.dumps(vertices)
-    chosen = "vertex IN (SELECT value FROM json_each(?))"
-    records.replace("labels", f"{chosen} AND until IS NULL", (wanted,), until=version)
-    records.insert(
-        "labels",
-        ((*row, version, None) for row in zip(vertices, ids, times, truth, strict=True)),
-    )
-    old = [pair for pair in zip(times, contents.labels[rows].tolist(), strict=True) if pair[1] >= 0]
-    change.count_labels(old, zip(times, truth, strict=True))
-    change.count_fresh(times)
-    decided = Counter(row.vertex for row in records.select("decisions", chosen, wanted))
-    records.insert(
-        "outcomes",
-        (
-            (vertex, version, number, graph.last_time - time)
-            for vertex, number, time in zip(vertices, truth, times, strict=True)
-            if vertex in decided
-        ),
-    )
-    labels = contents.labels.copy()
-    labels[rows] = truth
-    change.contents = Contents.of(graph, contents.vertices, labels, read_classes(records))
-    return decided.total()
-
-
-def refuse_retired(state: State, names: Iterable[str]) -> None:
-    """Refuse labels of a class that was retired."""
-    for name in names:
-        if name in state.retired:
-            raise InputError(
-                f"the class {name!r} is retired", fix=f"bring it back first: evergraph ws classes create WS {name!r}"
-            )
-
-
-def rows_in(graph: EvolvingGraph, ids: Iterable[str | int] | str | Path, columns: Columns) -> NDArray[np.int64]:
-    """Rows of the vertices with these ids, or with those in a file."""
+def rows_in(graph: EvolvingGraph, ids: Ids, columns: Columns) -> NDArray[np.int64]:
+    """Return the rows of the vertices with these ids, or with the ids in a file."""
     if not isinstance(ids, (str, Path)):
         return graph.find(ids)
     column, _, origin = read_ids(ids, columns.id)
     return _rows_of(graph, column, origin, columns.id)
 
 
+def refuse_retired(state: WorkspaceState, names: Iterable[str]) -> None:
+    """Refuse labels of a retired class."""
+    for name in names:
+        if name in state.retired:
+            raise InputError(
+                f"the class {name!r} is retired",
+                fix=f"bring it back first with: evergraph ws classes create WS {name!r}",
+            )
+
+
 def _rows_of(graph: EvolvingGraph, column: pa.Array, origin: Origin, name: str) -> NDArray[np.int64]:
-    """Rows of the vertices with these ids; an unknown one is named with its row in the table."""
     rows = id_columns.find(graph.ids, column)
     unknown = np.flatnonzero(rows < 0)
     if len(unknown):
@@ -177,3 +101,187 @@ def _refuse_contradictions(
                 row=int(places[place]),
                 fix="keep one of the two",
             )
+
+
+def _label_rows(
+    change: Change,
+    rows: NDArray[np.int64],
+    names: Sequence[str],
+    command: str,
+    *,
+    without: int = 0,
+    groups: Sequence[ReviewGroup] = (),
+) -> Outcome:
+    """Label vertices, score the earlier decisions on them, and finish the command.
+
+    ``without`` is the number of ignored rows without a label; ``groups`` are the groups that the vertices form.
+    """
+    graph = change.graph
+    refuse_retired(change.state, names)
+    rows, first = np.unique(rows, return_index=True)
+    given = np.array(names, object)[first]
+    before = graph.names_of(graph.codes[rows])
+    differs = np.flatnonzero(before != given)
+    if not len(differs):
+        raise InputError("these vertices have these labels already", fix="give new or corrected labels")
+    rows, given, before = rows[differs], given[differs], before[differs]
+    used = np.bincount(graph.codes + 1, minlength=len(graph.class_names) + 1)[1:]
+    new = sorted(set(given) - {name for name, count in zip(graph.class_names, used, strict=True) if count})
+    scored = _write_labels(change, rows, given.tolist())
+    corrected = int(sum(name is not None for name in before))
+    parts = [f"{counted(len(rows), 'label')} ({corrected:,} corrected), {counted(scored, 'decision')} scored"]
+    parts += [group.what for group in groups]
+    parts += [f"new classes: {', '.join(new)}"] if new else []
+    parts += [f"{counted(without, 'row')} without a label ignored"] if without else []
+    facts = {"labels": len(rows), "corrected": corrected, "scored": scored, "new_classes": new, "without": without}
+    if groups:
+        facts["groups"] = [{"number": group.number, "size": group.size, "terms": group.terms} for group in groups]
+    return change.finish(command, *parts, **facts)
+
+
+def _write_labels(change: Change, rows: NDArray[np.int64], names: Sequence[str]) -> int:
+    """Write the labels of vertices; return how many earlier decisions on them can be scored now."""
+    graph, contents, records, version = change.graph, change.contents, change.records, change.version
+    numbers = change.name_classes(dict.fromkeys(names))
+    vertices, times = contents.vertices[rows].tolist(), graph.times[rows].tolist()
+    truth = [numbers[name] for name in names]
+    ids = [str(id_columns.at(graph.ids, row)) for row in rows]
+    wanted = json.dumps(vertices)
+    chosen = "vertex IN (SELECT value FROM json_each(?))"
+    records.replace("labels", f"{chosen} AND until IS NULL", (wanted,), until=version)
+    records.insert("labels", ((*row, version, None) for row in zip(vertices, ids, times, truth, strict=True)))
+    old = [pair for pair in zip(times, contents.labels[rows].tolist(), strict=True) if pair[1] >= 0]
+    change.count_labels(old, zip(times, truth, strict=True))
+    change.count_fresh(times)
+    decided = Counter(row.vertex for row in records.select("decisions", chosen, wanted))
+    records.insert(
+        "outcomes",
+        (
+            (vertex, version, number, graph.last_time - time)
+            for vertex, number, time in zip(vertices, truth, times, strict=True)
+            if vertex in decided
+        ),
+    )
+    labels = contents.labels.copy()
+    labels[rows] = truth
+    change.contents = Contents.of(graph, contents.vertices, labels, read_classes(records))
+    return decided.total()
+
+
+# --- classes ---------------------------------------------------------------------------------------------------------
+
+
+def create_class(
+    change: Change, name: str, ids: Ids, *, groups: Iterable[int] = (), columns: Columns | None = None
+) -> Outcome:
+    """Create a class, or bring a retired one back; see `Workspace.create_class`."""
+    from evergraph.workspace.review import chosen_groups, find_flagged, review_groups
+
+    _check_name(name)
+    state, wanted = change.state, list(groups)
+    ids = ids if isinstance(ids, (str, Path)) else list(ids)
+    chosen = []
+    if wanted:
+        found = find_flagged(change.records, state, change.contents)
+        chosen = chosen_groups(review_groups(change.graph, found), wanted)
+    if chosen and ids:
+        raise InputError("both ids and groups are given", fix="give only one of them")
+    if chosen:
+        ids = [id for group in chosen for id in group.members]
+    rows = rows_in(change.graph, ids, columns or state.settings.columns)
+    support, back = change.graph.classes.count_of(name), name in state.retired
+    if support and not back:
+        raise InputError(f"the class {name!r} exists already", fix="choose another name, or label the vertices with it")
+    if not len(rows) and not back:
+        raise InputError("a new class needs vertices", fix="give the ids of its vertices")
+    if back:
+        _set(change, state.classes.numbers[name], retired=None)
+        change.state = replace(state, classes=read_classes(change.records), stale=state.stale or bool(support))
+    if not len(rows):
+        return change.finish("classes create", f"{name} is back", name=name)
+    return _label_rows(change, rows, [name] * len(rows), "classes create", groups=chosen)
+
+
+def rename_class(change: Change, old: str, new: str) -> Outcome:
+    """Rename a class; see `Workspace.rename_class`."""
+    if any(row.name == new for row in list_classes(change.records, change.state)):
+        raise InputError(f"the class {new!r} exists already", fix="choose another name, or merge the classes")
+    return _rename(change, {old: new}, "classes rename", f"{old} is now {new}")
+
+
+def merge_classes(change: Change, names: Sequence[str], into: str) -> Outcome:
+    """Merge classes; see `Workspace.merge_classes`."""
+    others = [name for name in dict.fromkeys(names) if name != into]
+    if not others:
+        raise InputError("there is nothing to merge", fix="give at least two classes")
+    return _rename(change, dict.fromkeys(others, into), "classes merge", f"{', '.join(others)} into {into}")
+
+
+def retire_class(change: Change, name: str) -> Outcome:
+    """Retire a class; see `Workspace.retire_class`."""
+    state = change.state
+    _check_exists(change, [name])
+    if name in state.retired:
+        raise InputError(
+            f"the class {name!r} is retired already", fix="list the classes with: evergraph ws classes list"
+        )
+    if not set(state.model.classes) - {*state.retired, name}:
+        raise InputError("the model would have no class left", fix="keep at least one class")
+    number = change.name_classes([name])[name]
+    _set(change, number, retired=change.version)
+    change.state = replace(state, stale=True)
+    return change.finish("classes retire", name, name=name)
+
+
+def _rename(change: Change, names: dict[str, str], command: str, what: str) -> Outcome:
+    """Give classes new names; classes with the same new name become one."""
+    state = change.state
+    for new in names.values():
+        _check_name(new)
+    _check_exists(change, list(names))
+    present = [row.name for row in list_classes(change.records, state)]
+    merged = len(names) > 1 or not set(present).isdisjoint(names.values())
+    into = next(iter(names.values()))
+    numbers = change.name_classes([*names, into] if merged else names)
+    if merged:
+        target = numbers[into]
+        # The result is retired only if all its parts are.
+        parts = [name for name in (*names, into) if name in present]
+        retired = [state.classes.rows[numbers[name]].retired for name in parts if name in state.retired]
+        for old in names:
+            _set(change, numbers[old], merged=target)
+        _set(change, target, retired=min(retired) if len(retired) == len(parts) else None)
+    else:
+        (old,) = names
+        if into in numbers:  # a class without vertices that no model knows
+            _set(change, numbers[into], merged=numbers[old])
+        # Last in order: a model that has not learnt it yet will learn it after its other classes.
+        _set(change, numbers[old], name=into, position=change.next_class()[1])
+    classes = read_classes(change.records)
+    change.state = replace(state, classes=classes, stale=state.stale or merged)
+    before = change.contents
+    change.contents = Contents.of(before.graph, before.vertices, before.labels, classes)
+    return change.finish(command, what, renamed=names)
+
+
+def _set(change: Change, number: int, **values: Any) -> None:
+    """Change the current row of a class."""
+    records, version = change.records, change.version
+    (row,) = records.select("classes", "number = ? AND until IS NULL", number)
+    if row.since == version:  # written by this command
+        records.replace("classes", "number = ? AND until IS NULL", (number,), **values)
+        return
+    records.replace("classes", "number = ? AND until IS NULL", (number,), until=version)
+    records.insert("classes", [row._replace(**values, since=version, until=None)])
+
+
+def _check_name(name: str) -> None:
+    if not name.strip() or name.strip().lower() == UNSEEN:
+        raise InputError(f"a class cannot be called {name!r}", fix="choose another name")
+
+
+def _check_exists(change: Change, names: Sequence[str]) -> None:
+    present = {row.name for row in list_classes(change.records, change.state)}
+    for name in names:
+        if name not in present:
+            raise InputError(f"there is no class {name!r}", fix="list the classes with: evergraph ws classes list")

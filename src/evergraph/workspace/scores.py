@@ -1,51 +1,339 @@
-"""Prequential scores: as labels arrive, the decisions that were made before are scored against them."""
+"""What a workspace shows without its graph: status, classes, decisions, and scores as labels arrive."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from evergraph.evaluation.metrics import score_task
 from evergraph.graph.classes import UNSEEN, total_variation
 from evergraph.storage.records import Records, Row
-from evergraph.workspace.classes import supports
-from evergraph.workspace.store import State, model_record
+from evergraph.workspace.change import counted
+from evergraph.workspace.store import ModelRecord, WorkspaceState, kept_versions, model_record
 
-__all__ = ["SliceScores", "last_scores", "latest_decisions", "prequential", "read_models", "scored_decisions"]
+__all__ = [
+    "ClassRow",
+    "SliceScores",
+    "Status",
+    "all_scores",
+    "last_scores",
+    "latest_decisions",
+    "list_classes",
+    "read_models",
+    "scored_decisions",
+    "status",
+]
 
-# Decisions on a vertex that is gone count as well, unless another vertex has come under its id.
-_COUNT = (
-    "(EXISTS (SELECT 1 FROM labels WHERE labels.vertex = decisions.vertex AND until IS NULL) "
-    "OR NOT EXISTS (SELECT 1 FROM labels WHERE labels.id = decisions.id AND until IS NULL))"
-)
+
+# --- status ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Status:
+    """Status of a workspace.
+
+    Parameters
+    ----------
+    version, kept
+        The current version, and the oldest one that can be restored.
+    vertices, edges, labelled
+        Size of the graph.
+    first_time, last_time
+        First and last period of the graph.
+    classes, retired
+        Number of classes that the model knows, and names of the retired ones.
+    model, model_restart, model_why
+        Number of the current model, its restart, and the reason for it.
+    history, history_why
+        Number of past periods that the model trains on (None for all), and how it was chosen.
+    fresh_labels
+        Number of labels that arrived since the model was trained, within the history.
+    undecided, to_review
+        Number of unlabelled vertices without a decision, and of those flagged as unseen.
+    next_command, next_why
+        What to do next, and why.
+    """
+
+    version: int
+    kept: int
+    vertices: int
+    edges: int
+    labelled: int
+    first_time: int | str
+    last_time: int | str
+    classes: int
+    retired: tuple[str, ...]
+    model: int
+    model_restart: str
+    model_why: str
+    history: int | None
+    history_why: str
+    fresh_labels: int
+    undecided: int
+    to_review: int
+    next_command: str
+    next_why: str
+
+    @property
+    def next(self) -> str:
+        """What to do next, and why, on one line."""
+        return f"evergraph ws {self.next_command}: {self.next_why}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the values for JSON."""
+        return asdict(self)
+
+
+def status(records: Records, state: WorkspaceState) -> Status:
+    """Return the status of a workspace."""
+    undecided, flagged = _count_unlabelled(records)
+    fresh = count_fresh(records, _history_start(records, state))
+    command, why = _next(undecided, 0 if _update_was_skipped(records) else fresh, flagged, stale=state.stale)
+    axis = state.settings.axis
+    return Status(
+        version=state.version,
+        kept=kept_versions(records)[0],
+        vertices=state.vertices,
+        edges=state.edges,
+        labelled=int(records.value("SELECT sum(vertices) FROM supports WHERE until IS NULL") or 0),
+        first_time=axis.value(state.first_time),
+        last_time=axis.value(state.last_time),
+        classes=len(state.model.classes),
+        retired=state.retired,
+        model=state.model.number,
+        model_restart=state.model.restart,
+        model_why=state.model.why,
+        history=state.settings.history,
+        history_why=state.settings.history_why,
+        fresh_labels=fresh,
+        undecided=undecided,
+        to_review=flagged,
+        next_command=command,
+        next_why=why,
+    )
+
+
+def _count_unlabelled(records: Records) -> tuple[int, int]:
+    """Return the numbers of unlabelled vertices without a decision and of those last flagged as unseen."""
+    sql = (
+        "SELECT count(*), count(decisions.vertex), count(decisions.vertex) - count(decisions.decided) FROM labels "
+        "LEFT JOIN decisions ON decisions.vertex = labels.vertex AND decisions.version = "
+        "(SELECT max(version) FROM decisions AS other WHERE other.vertex = labels.vertex) "
+        "WHERE label IS NULL AND until IS NULL"
+    )
+    (vertices, decided, flagged), *_ = records.query(sql)
+    return vertices - decided, flagged
+
+
+def _history_start(records: Records, state: WorkspaceState) -> int:
+    """Return the first period that the next model trains on; see `next_task`."""
+    if state.settings.history is None:
+        return state.first_time
+    labelled = records.value("SELECT sum(vertices) FROM supports WHERE until IS NULL AND time = ?", state.last_time)
+    unlabelled = "SELECT 1 FROM labels WHERE until IS NULL AND label IS NULL AND time = ?"
+    longer = labelled and records.value(unlabelled, state.last_time) is not None
+    return state.last_time + bool(labelled) - state.settings.history - bool(longer)
+
+
+def count_fresh(records: Records, first: int) -> int:
+    """Return how many labels of vertices from a period on arrived since the model was trained."""
+    return int(records.value("SELECT sum(labels) FROM fresh WHERE until IS NULL AND time >= ?", first) or 0)
+
+
+def _update_was_skipped(records: Records) -> bool:
+    """Whether the last update kept the model, because the new labels would not improve it."""
+    commands = ["update", "label", "add", "classes create", "classes merge", "classes retire", "rollback"]
+    last = "command IN (SELECT value FROM json_each(?)) ORDER BY version DESC LIMIT 1"
+    return any(row.command == "update" for row in records.select("versions", last, json.dumps(commands)))
+
+
+def _next(undecided: int, fresh: int, flagged: int, *, stale: bool) -> tuple[str, str]:
+    if fresh:
+        return "update", f"{counted(fresh, 'new label')} to train on"
+    if stale:
+        return "update", "the classes changed, or an older model was restored"
+    if undecided:
+        return "predict", f"{counted(undecided, 'vertex', 'vertices')} without a decision"
+    if flagged:
+        return "review", f"{counted(flagged, 'vertex', 'vertices')} flagged as unseen"
+    return "add", "when a new slice arrives"
+
+
+# --- classes and models ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ClassRow:
+    """A class: its name, period of its first and last vertex, number of vertices, known to the model, retired."""
+
+    name: str
+    first: int | str | None
+    last: int | str | None
+    support: int
+    known: bool
+    retired: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the values for JSON."""
+        return asdict(self)
+
+
+def list_classes(records: Records, state: WorkspaceState) -> list[ClassRow]:
+    """Return all classes in the order in which they became known."""
+    known, value, counts = set(state.model.classes), state.settings.axis.value, _supports(records, state)
+    found = []
+    for name in dict.fromkeys([*state.classes.names, *state.model.classes]):
+        times = counts.get(name, {})
+        if times or name in known or name in state.retired:
+            first, last = (value(min(times)), value(max(times))) if times else (None, None)
+            found.append(ClassRow(name, first, last, sum(times.values()), name in known, name in state.retired))
+    return found
+
+
+def _supports(records: Records, state: WorkspaceState) -> dict[str, dict[int, int]]:
+    """Return the number of labelled vertices by class and period."""
+    found: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    for row in records.select("supports", "until IS NULL ORDER BY time"):
+        found[state.classes.name(row.label)][row.time] += row.vertices
+    return found
+
+
+def read_models(records: Records, state: WorkspaceState) -> list[ModelRecord]:
+    """Return all models, oldest first."""
+    return [model_record(row, state.classes) for row in records.select("models", "TRUE ORDER BY model")]
+
+
+# --- decisions -------------------------------------------------------------------------------------------------------
+
+
+class _Scored(NamedTuple):
+    """A decision, the class of the label that arrived later, and whether the model that decided knew that class."""
+
+    row: Row
+    truth: int
+    known: bool
+    latency: int
+
+
+def latest_decisions(
+    records: Records, state: WorkspaceState, times: Iterable[int] | None = None
+) -> dict[str, dict[str, Any]]:
+    """Return the latest decision on each vertex by id; of some periods, or of all.
+
+    Classes have their current names. A decision on a removed vertex does not count for a new vertex with its id.
+    """
+    return {row.id: _as_dict(row, state) for row in _read_decisions(records, times)}
+
+
+def scored_decisions(
+    records: Records, state: WorkspaceState, times: Iterable[int] | None = None
+) -> dict[int, dict[str, dict[str, Any]]]:
+    """Return the last decision on each vertex before its label arrived, with the label, by period and id.
+
+    Classes have their current names; ``known`` is whether the model that decided knew the label's class. What a
+    rollback has undone is left out: labels that are not valid any more, vertices that were added again, and decisions
+    for a class that was merged.
+    """
+    scored = _score(records, state, _read_decisions(records, times), times)
+    return {
+        time: {
+            id: _as_dict(one.row, state)
+            | {"truth": state.classes.name(one.truth), "known": one.known, "latency": one.latency}
+            for id, one in found.items()
+        }
+        for time, found in scored.items()
+    }
+
+
+def _read_decisions(records: Records, times: Iterable[int] | None) -> list[Row]:
+    """Return the decisions that count, in the order in which they were made."""
+    # Decisions on a removed vertex count unless another vertex was added with its id.
+    condition = (
+        "(EXISTS (SELECT 1 FROM labels WHERE labels.vertex = decisions.vertex AND until IS NULL) "
+        "OR NOT EXISTS (SELECT 1 FROM labels WHERE labels.id = decisions.id AND until IS NULL))"
+    )
+    if times is None:
+        return records.select("decisions", f"{condition} ORDER BY version, vertex")
+    of_times = "time IN (SELECT value FROM json_each(?))"
+    return records.select("decisions", f"{condition} AND {of_times} ORDER BY version, vertex", json.dumps(list(times)))
+
+
+def _score(
+    records: Records, state: WorkspaceState, decisions: Sequence[Row], times: Iterable[int] | None
+) -> dict[int, dict[str, _Scored]]:
+    resolve = state.classes.resolve
+    known = {row.model: set(map(resolve, json.loads(row.classes))) for row in records.select("models")}
+    condition, parameters = "vertex IN (SELECT vertex FROM outcomes)", []
+    if times is not None:
+        condition += " AND vertex IN (SELECT vertex FROM decisions WHERE time IN (SELECT value FROM json_each(?)))"
+        parameters = [json.dumps(list(times))]
+    labels = {row.vertex: row.label for row in records.select("labels", f"until IS NULL AND {condition}", *parameters)}
+    decided: dict[int, list[Row]] = defaultdict(list)
+    for row in decisions:
+        decided[row.vertex].append(row)
+    found: dict[int, dict[str, _Scored]] = defaultdict(dict)
+    first: dict[tuple[int, str], int] = {}
+    # In this order corrections and later decisions replace earlier ones.
+    for outcome in records.select("outcomes", f"{condition} ORDER BY version, vertex", *parameters):
+        truth, removed = resolve(outcome.truth), outcome.vertex not in labels
+        label = labels.get(outcome.vertex)
+        valid = removed or (label is not None and resolve(label) == truth)
+        for row in decided.get(outcome.vertex, ()):
+            if row.version >= outcome.version:
+                break
+            latency = first.setdefault((row.time, row.id), outcome.latency)  # a correction does not change the latency
+            if valid and resolve(row.best) in known[row.model]:
+                found[row.time][row.id] = _Scored(row, truth, truth in known[row.model], latency)
+    return found
+
+
+def _as_dict(row: Row, state: WorkspaceState) -> dict[str, Any]:
+    name = state.classes.name
+    return {
+        "vertex": row.vertex,
+        "id": row.id,
+        "time": state.settings.axis.value(row.time),
+        "class": UNSEEN if row.decided is None else name(row.decided),
+        "score": row.score,
+        "probability": row.probability,
+        "best": name(row.best),
+        "model": row.model,
+        "nearest": row.nearest,
+        "neighbours": row.neighbours,
+        "version": row.version,
+        "period": row.time,
+    }
+
+
+# --- scores ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class SliceScores:
-    """How the decisions on one slice did, as far as its labels have come; None where a figure is undefined.
+    """Scores of the decisions on one slice, for the labels that have arrived; None where a score is undefined.
 
-    Of each vertex the last decision before its label counts. It is *unseen* if its class was unknown to the model that
-    decided.
+    The last decision before the label counts. A vertex is *unseen* if the model that decided did not know its class.
 
     Parameters
     ----------
     time
-        As the axis writes it.
+        The period of the slice.
     decided, labelled
-        Vertices that were decided, and those of them whose label has come.
+        Number of vertices with a decision, and of those whose label has arrived.
     alarm_rate
-        Share of the decided vertices that were held to be of an unseen class.
+        Share of the decided vertices that were flagged as unseen.
     accuracy, id_accuracy, open_f1, mcc, unseen
-        Over the labelled ones; see `TaskScores`. ``unseen`` is the share that truly was.
+        Over the labelled vertices; see `TaskScores`. ``unseen`` is the share that is truly unseen.
     latency
-        Mean number of times from a vertex to the slice that was the last when its label came.
+        Mean label latency, in periods.
     drift
-        How far the mix of classes moved since the labelled time before.
+        Total variation of the class distribution since the previous labelled period.
     models
         Numbers of the models that decided.
     """
@@ -64,123 +352,52 @@ class SliceScores:
     models: tuple[int, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Fit for JSON."""
+        """Return the values for JSON."""
         return asdict(self)
 
 
-def read_models(records: Records, state: State) -> list[Any]:
-    """All models so far, the oldest first."""
-    return [model_record(row, state.classes) for row in records.select("models", "TRUE ORDER BY model")]
-
-
-def latest_decisions(records: Records, state: State, times: Iterable[int] | None = None) -> dict[str, dict[str, Any]]:
-    """The last decision on each vertex by its id; of some times, or of all.
-
-    Classes have the names they have now. A vertex that was taken out and came again under its old name has not been
-    decided.
-    """
-    chosen = "" if times is None else "AND time IN (SELECT value FROM json_each(?))"
-    parameters = [] if times is None else [json.dumps(list(times))]
-    rows = records.select("decisions", f"{_COUNT} {chosen} ORDER BY version, vertex", *parameters)
-    return {row.id: _decision(row, state) for row in rows}
-
-
-def _decision(row: Row, state: State) -> dict[str, Any]:
-    name = state.classes.name
-    return {
-        "vertex": row.vertex,
-        "id": row.id,
-        "time": state.settings.axis.value(row.time),
-        "class": UNSEEN if row.decided is None else name(row.decided),
-        "score": row.score,
-        "probability": row.probability,
-        "best": name(row.best),
-        "model": row.model,
-        "nearest": row.nearest,
-        "neighbours": row.neighbours,
-        "version": row.version,
-        "period": row.time,
-    }
-
-
-def scored_decisions(
-    records: Records, state: State, times: Iterable[int] | None = None
-) -> dict[int, dict[str, dict[str, Any]]]:
-    """For each time, or each of some, the last decision on each vertex before its label came, beside that label; by id.
-
-    Classes have the names they have now; ``known`` tells whether the model that decided knew that of the label. Left
-    out is what an earlier version that was returned to has undone: labels that are not in force any more, vertices
-    that came again, and decisions for a class that was merged and is not any more.
-    """
-    resolve, name = state.classes.resolve, state.classes.name
-    known = {row.model: set(map(resolve, json.loads(row.classes))) for row in records.select("models")}
-    chosen, parameters = "vertex IN (SELECT vertex FROM outcomes)", []
-    if times is not None:
-        chosen += " AND vertex IN (SELECT vertex FROM decisions WHERE time IN (SELECT value FROM json_each(?)))"
-        parameters = [json.dumps(list(times))]
-    labels = {row.vertex: row.label for row in records.select("labels", f"until IS NULL AND {chosen}", *parameters)}
-    decided: dict[int, list[Row]] = {}
-    for row in records.select("decisions", f"{_COUNT} AND {chosen} ORDER BY version", *parameters):
-        decided.setdefault(row.vertex, []).append(row)
-    found: dict[int, dict[str, dict[str, Any]]] = {}
-    first: dict[tuple[int, str], int] = {}
-    for outcome in records.select(
-        "outcomes", f"{chosen} ORDER BY version, vertex", *parameters
-    ):  # corrections and later ones win
-        truth, gone = resolve(outcome.truth), outcome.vertex not in labels
-        label = labels.get(outcome.vertex)
-        for row in decided.get(outcome.vertex, ()):
-            if row.version >= outcome.version:
-                break
-            latency = first.setdefault((row.time, row.id), outcome.latency)  # a correction makes no label late
-            in_force = gone or (label is not None and resolve(label) == truth)
-            if in_force and resolve(row.best) in known[row.model]:
-                facts = {"truth": name(truth), "known": truth in known[row.model], "latency": latency}
-                found.setdefault(row.time, {})[row.id] = _decision(row, state) | facts
-    return found
-
-
-def prequential(records: Records, state: State, times: Sequence[int] | None = None) -> list[SliceScores]:
-    """The scores of all slices that were decided, or of some, oldest first."""
-    drifts, scored = _drifts(records, state), scored_decisions(records, state, times)
-    decided: dict[int, list[dict[str, Any]]] = {}
-    for row in latest_decisions(records, state, times).values():
-        decided.setdefault(row["period"], []).append(row)
+def all_scores(records: Records, state: WorkspaceState, times: Sequence[int] | None = None) -> list[SliceScores]:
+    """Return the prequential scores of all slices with decisions, or of some, oldest first."""
+    drifts, decisions = _drifts(records, state), _read_decisions(records, times)
+    scored = _score(records, state, decisions, times)
+    latest: dict[int, list[Row]] = defaultdict(list)
+    for row in {row.id: row for row in decisions}.values():
+        latest[row.time].append(row)
     return [
-        _slice(state, time, decided[time], list(scored.get(time, {}).values()), drifts.get(time))
-        for time in sorted(decided)
+        _slice_scores(state, time, latest[time], list(scored.get(time, {}).values()), drifts.get(time))
+        for time in sorted(latest)
     ]
 
 
-def last_scores(records: Records, state: State) -> SliceScores | None:
-    """The scores of the newest slice with labels that have come for its decisions."""
+def last_scores(records: Records, state: WorkspaceState) -> SliceScores | None:
+    """Return the scores of the newest slice whose decisions have labels."""
     sql = "SELECT DISTINCT time FROM decisions WHERE vertex IN (SELECT vertex FROM outcomes) ORDER BY time DESC"
     for (time,) in records.query(sql):
-        for row in prequential(records, state, [time]):
+        for row in all_scores(records, state, [time]):
             if row.labelled:
                 return row
     return None
 
 
-def _drifts(records: Records, state: State) -> dict[int, float]:
-    """For each time with labels how far the mix of classes moved since the one before; NaN at the first."""
-    counts = supports(records, state)
+def _drifts(records: Records, state: WorkspaceState) -> dict[int, float]:
+    """Return for each labelled period how much the class distribution changed; NaN for the first."""
+    counts = _supports(records, state)
     times = sorted({time for of_class in counts.values() for time in of_class})
     table = np.array([[counts.get(name, {}).get(time, 0) for name in state.classes.names] for time in times], float)
     return dict(zip(times, total_variation(table, table).tolist(), strict=True)) if times else {}
 
 
-def _slice(
-    state: State, time: int, decided: list[dict[str, Any]], rows: list[Mapping[str, Any]], moved: float | None
+def _slice_scores(
+    state: WorkspaceState, time: int, decided: list[Row], scored: list[_Scored], drift: float | None
 ) -> SliceScores:
     figures: dict[str, float | None] = dict.fromkeys(("accuracy", "id_accuracy", "open_f1", "mcc", "unseen", "latency"))
-    if rows:
-        unseen = [not row["known"] for row in rows]
+    if scored:
+        name, unseen = state.classes.name, [not one.known for one in scored]
         scores = score_task(
-            [row["truth"] for row in rows],
-            [row["best"] for row in rows],
-            [row["class"] for row in rows],
-            [row["score"] for row in rows],
+            [name(one.truth) for one in scored],
+            [name(one.row.best) for one in scored],
+            [UNSEEN if one.row.decided is None else name(one.row.decided) for one in scored],
+            [one.row.score for one in scored],
             unseen,
             unseen,
         )
@@ -190,16 +407,16 @@ def _slice(
             "open_f1": scores.open_f1,
             "mcc": scores.confusion.mcc,
             "unseen": float(np.mean(unseen)),
-            "latency": float(np.mean([row["latency"] for row in rows])),
+            "latency": float(np.mean([one.latency for one in scored])),
         }
         figures = {name: _or_none(value) for name, value in values.items()}
     return SliceScores(
         time=state.settings.axis.value(time),
         decided=len(decided),
-        labelled=len(rows),
-        alarm_rate=float(np.mean([row["class"] == UNSEEN for row in decided])),
-        drift=_or_none(moved),
-        models=tuple(sorted({row["model"] for row in decided})),
+        labelled=len(scored),
+        alarm_rate=float(np.mean([row.decided is None for row in decided])),
+        drift=_or_none(drift),
+        models=tuple(sorted({row.model for row in decided})),
         **figures,
     )
 

@@ -1,4 +1,4 @@
-"""Slices that arrive, and what is taken back."""
+"""Add a slice to a workspace, and remove vertices and edges: checks of the input, and what is written."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def add(
     drop_dangling: bool = False,
     columns: Columns | None = None,
 ) -> Outcome:
-    """See `Workspace.add`."""
+    """Add a slice; see `Workspace.add`."""
     graph, state = change.graph, change.state
-    new = _vertices(change, vertices, features, columns)
+    new = _read_vertices(change, vertices, features, columns)
     if new is not None:
         _refuse_older(graph, new, vertices)
         refuse_retired(state, new.class_names)
@@ -43,22 +43,22 @@ def add(
     bare = None if new is None else replace(new, codes=np.full(len(new.times), -1, np.int32), class_names=())
     # Edges between old vertices became known with the slice: windows of the past must not show them.
     segment = slice_segment(
-        graph, bare, _edges(change, edges, columns), drop_dangling=drop_dangling, old_edges_from=last
+        graph, bare, _read_edges(change, edges, columns), drop_dangling=drop_dangling, old_edges_from=last
     )
     grown = extend(graph, segment)
     added, joined = len(grown) - len(graph), grown.n_edges - graph.n_edges
     if not added and not joined:
-        raise InputError("there is nothing new in it", fix="give vertices or edges that are not there yet")
+        raise InputError("all of these vertices and edges exist already", fix="add new vertices or edges")
     numbers, labels = np.arange(state.next_vertex, state.next_vertex + added), np.empty(0, np.int32)
     labelled = 0
     if new is not None:
-        labels = _labels(change, new)
+        labels = _class_numbers(change, new)
         labelled = int((labels >= 0).sum())
-        _note(change, new, numbers, labels)
+        _write_labels(change, new, numbers, labels)
     name = put_segment(change.objects, segment, numbers, labels)
     number = change.records.value("SELECT max(segment) FROM segments") + 1
     change.records.insert("segments", [(number, name, change.version, None)])
-    # None of the new vertices is older than an old one, so they come last.
+    # No new vertex is older than an old one, so the new ones are the last rows.
     change.contents = Contents.of(
         grown,
         np.concatenate([change.contents.vertices, numbers]),
@@ -70,22 +70,21 @@ def add(
         f"now up to {grown.axis.label(last)}",
     )
     change.state = replace(state, next_vertex=state.next_vertex + added)
-    return change.commit("add", *parts, vertices=added, labelled=labelled, edges=joined)
+    return change.finish("add", *parts, vertices=added, labelled=labelled, edges=joined)
 
 
-def _labels(change: Change, new: VertexColumns) -> NDArray[np.int32]:
-    """Numbers of the classes of new vertices; -1 where there is no label."""
+def _class_numbers(change: Change, new: VertexColumns) -> NDArray[np.int32]:
+    """Return the number of each new vertex's class; -1 without a label."""
     numbers = change.name_classes(new.class_names)
     lookup = np.array([*(numbers[name] for name in new.class_names), -1], np.int32)
     return lookup[new.codes]
 
 
-def _note(change: Change, new: VertexColumns, numbers: NDArray[np.int64], labels: NDArray[np.int32]) -> None:
-    """Records of new vertices: which wait for a label, and what was counted."""
+def _write_labels(change: Change, new: VertexColumns, numbers: NDArray[np.int64], labels: NDArray[np.int32]) -> None:
     records, times = change.records, new.times.tolist()
     rows = []
     for vertex, id, time, label in zip(numbers.tolist(), new.ids.tolist(), times, labels.tolist(), strict=True):
-        # Decisions on an earlier vertex of this id are not on this one, so it must be known even if it has a label.
+        # A row also for a labelled vertex whose id an earlier, removed vertex had: decisions on that one do not count.
         if label < 0 or records.value("SELECT 1 FROM decisions WHERE id = ? LIMIT 1", str(id)):
             rows.append((vertex, str(id), time, None if label < 0 else label, change.version, None))
     records.insert("labels", rows)
@@ -97,7 +96,7 @@ def _note(change: Change, new: VertexColumns, numbers: NDArray[np.int64], labels
 def remove(
     change: Change, vertices: Iterable[str | int] | str | Path, edges: Any, *, columns: Columns | None = None
 ) -> Outcome:
-    """See `Workspace.remove`."""
+    """Remove vertices and edges; see `Workspace.remove`."""
     columns, graph, before = columns or change.state.settings.columns, change.graph, change.contents
     rows = rows_in(graph, vertices, columns)
     ids = [id_columns.at(graph.ids, row) for row in rows]
@@ -107,23 +106,23 @@ def remove(
     left = graph.remove(ids, edges)
     gone, cut = len(graph) - len(left), graph.n_edges - left.n_edges
     if not gone and not cut:
-        raise InputError("there is nothing to remove", fix="give ids of vertices, or edges")
+        raise InputError("no vertices or edges to remove", fix="give ids of vertices, or edges")
     records, version = change.records, change.version
     for vertex in before.vertices[rows].tolist():
         records.replace("labels", "vertex = ? AND until IS NULL", (vertex,), until=version)
     labelled = rows[before.labels[rows] >= 0]
     change.count_labels(zip(graph.times[labelled].tolist(), before.labels[labelled].tolist(), strict=True), [])
     numbers, labels = np.delete(before.vertices, rows), np.delete(before.labels, rows)
-    # All that is left is written as one segment, so that what was removed is gone once older versions are.
+    # The rest becomes one new segment, so that the removed data is deleted together with the older versions.
     name = put_segment(change.objects, base_segment(unlabelled(left)), numbers, labels)
     records.replace("segments", "until IS NULL", (), until=version)
     records.insert("segments", [(records.value("SELECT max(segment) FROM segments") + 1, name, version, None)])
     change.contents = Contents(left, numbers, labels)
     what = f"{counted(gone, 'vertex', 'vertices')} and {counted(cut, 'edge')}"
-    return change.commit("remove", what, vertices=gone, edges=cut)
+    return change.finish("remove", what, vertices=gone, edges=cut)
 
 
-def _vertices(change: Change, given: Any, features: Any, columns: Columns | None) -> VertexColumns | None:
+def _read_vertices(change: Change, given: Any, features: Any, columns: Columns | None) -> VertexColumns | None:
     if given is None:
         return None
     axis, named, old = change.graph.axis, change.state.settings.columns, change.graph.features
@@ -131,11 +130,11 @@ def _vertices(change: Change, given: Any, features: Any, columns: Columns | None
         names = list(old.columns) if type(old) is SparseFeatures else None
         return check_vertices(given, features, names, axis=axis)
     columns = columns or named
-    # A slice need not have labels; but a column that was asked for just now must be there.
+    # A slice may have no labels, but a label column that was given explicitly must exist.
     return read_vertices(given, columns, axis=axis, unlabelled=columns.label == named.label)
 
 
-def _edges(change: Change, given: Any, columns: Columns | None) -> EdgeColumns | None:
+def _read_edges(change: Change, given: Any, columns: Columns | None) -> EdgeColumns | None:
     if isinstance(given, (str, Path)):
         return read_edges(given, columns or change.state.settings.columns, change.graph.axis)
     return check_edges(given, change.graph.axis)
@@ -145,8 +144,8 @@ def _refuse_older(graph: EvolvingGraph, new: VertexColumns, given: Any) -> None:
     oldest, label = int(new.times[0]), graph.axis.label
     if oldest < graph.last_time:
         raise InputError(
-            f"vertex {id_columns.at(new.ids, 0)!r} is of {label(oldest)}, older than the workspace, which has come to "
+            f"vertex {id_columns.at(new.ids, 0)!r} is of {label(oldest)}, before the newest slice of the workspace, "
             f"{label(graph.last_time)}",
             file=given if isinstance(given, (str, Path)) else None,
-            fix="add slices in the order of their times",
+            fix="add slices in the order of time",
         )

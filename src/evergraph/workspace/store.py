@@ -1,15 +1,15 @@
-"""The files of a workspace: records in SQLite, immutable objects beside them, and one commit point.
+"""A workspace on disk: records in SQLite, immutable objects beside them, and one commit point.
 
 ::
 
     WS/
-      workspace.db       versions, classes, labels, decisions, models: one transaction a command
-      objects/4f2a….segment, ….model   what a slice added to the graph, and trained models, by the hash of the contents
-      .lock              held by the one writer
+      workspace.db       versions, classes, labels, decisions, models: one transaction per command
+      objects/4f2a….segment, ….json, ….safetensors   slices of the graph and trained models, named by their hash
+      .lock              held by the only writer
 
-A command writes its objects, has the disk confirm them, and commits one transaction. Killed before that, it has changed
-nothing; killed after it, it is done. No command rewrites what came before it: a row is in force from one version
-(``since``) until another (``until``), so an earlier version is there as long as its rows are.
+A command writes its objects, waits until the disk confirms them, and commits one transaction. If it is killed before
+that, it has changed nothing; after that, it is done. No command rewrites earlier rows: a row is valid from one version
+(``since``) until another (``until``), so an earlier version exists as long as its rows do.
 """
 
 from __future__ import annotations
@@ -30,16 +30,18 @@ from evergraph.storage.files import LOCK, locked, refuse_link, sync_folder
 from evergraph.storage.objects import Objects
 from evergraph.storage.records import Database, Records, Row, Schema
 
-__all__ = ["Classes", "Entry", "ModelRecord", "Settings", "State", "Store", "is_workspace", "read_state"]
+__all__ = ["Classes", "LogEntry", "ModelRecord", "Settings", "Store", "WorkspaceState", "is_workspace", "read_state"]
 
 DATABASE, OBJECTS = "workspace.db", "objects"
 FORMAT_1 = "workspace.json"  # of version 0.1; see `convert`
+VERSIONED = ("segments", "classes", "labels", "supports", "fresh")
+"""The tables whose rows are valid from one version until another."""
 
 SCHEMA = Schema(
     """
 CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL, checksum INTEGER NOT NULL) STRICT;
 
--- The log: one row a version, for good.
+-- The log: one row per version, never deleted.
 CREATE TABLE versions (version INTEGER PRIMARY KEY, made TEXT NOT NULL, command TEXT NOT NULL, what TEXT NOT NULL,
     checksum INTEGER NOT NULL) STRICT;
 
@@ -47,13 +49,13 @@ CREATE TABLE models (model INTEGER PRIMARY KEY, time INTEGER NOT NULL, restart T
     labels INTEGER NOT NULL, classes TEXT NOT NULL, seconds REAL NOT NULL,
     version INTEGER NOT NULL REFERENCES versions, previous INTEGER NOT NULL, checksum INTEGER NOT NULL) STRICT;
 
--- The versions that can be returned to: the model in force, its objects, and the graph in numbers.
+-- The versions that can be restored: their model, its objects, and the size of the graph.
 CREATE TABLE states (version INTEGER PRIMARY KEY REFERENCES versions, model INTEGER NOT NULL REFERENCES models,
     learner TEXT NOT NULL, tensors TEXT NOT NULL, stale INTEGER NOT NULL, vertices INTEGER NOT NULL,
     edges INTEGER NOT NULL, first_time INTEGER NOT NULL, last_time INTEGER NOT NULL, next_vertex INTEGER NOT NULL,
     checksum INTEGER NOT NULL) STRICT;
 
--- From here on rows are in force from a version until another one; NULL is until now.
+-- Rows of the following tables are valid from a version until another; NULL means until now.
 CREATE TABLE segments (segment INTEGER NOT NULL, object TEXT NOT NULL, since INTEGER NOT NULL, until INTEGER,
     checksum INTEGER NOT NULL, PRIMARY KEY (segment, since)) STRICT;
 CREATE INDEX segments_object ON segments (object);
@@ -62,22 +64,22 @@ CREATE TABLE classes (number INTEGER NOT NULL, name TEXT NOT NULL, position INTE
     retired INTEGER, since INTEGER NOT NULL, until INTEGER, checksum INTEGER NOT NULL,
     PRIMARY KEY (number, since)) STRICT;
 
--- Vertices that came without a label (a label of NULL), and labels that came after the vertex. Those that came with it
--- are in the segment.
+-- Vertices that arrived without a label (a label of NULL), and labels that arrived after the vertex. Labels that
+-- arrived with the vertex are in the segment.
 CREATE TABLE labels (vertex INTEGER NOT NULL, id TEXT NOT NULL, time INTEGER NOT NULL, label INTEGER,
     since INTEGER NOT NULL, until INTEGER, checksum INTEGER NOT NULL, PRIMARY KEY (vertex, since)) STRICT;
 CREATE INDEX labels_id ON labels (id) WHERE until IS NULL;
 CREATE INDEX labels_open ON labels (vertex) WHERE until IS NULL AND label IS NULL;
 
--- How many vertices of a time have a label.
+-- Number of vertices per period and label.
 CREATE TABLE supports (time INTEGER NOT NULL, label INTEGER NOT NULL, vertices INTEGER NOT NULL,
     since INTEGER NOT NULL, until INTEGER, checksum INTEGER NOT NULL, PRIMARY KEY (time, label, since)) STRICT;
 
--- Labels that have come since the model was trained.
+-- Number of labels per period that arrived since the model was trained.
 CREATE TABLE fresh (time INTEGER NOT NULL, labels INTEGER NOT NULL, since INTEGER NOT NULL, until INTEGER,
     checksum INTEGER NOT NULL, PRIMARY KEY (time, since)) STRICT;
 
--- Decisions and the labels that came for them, for good. A decision of NULL is that the class is unseen.
+-- Decisions and the labels that arrived for them, never deleted. A decision of NULL means unseen.
 CREATE TABLE decisions (vertex INTEGER NOT NULL, version INTEGER NOT NULL REFERENCES versions, id TEXT NOT NULL,
     time INTEGER NOT NULL, decided INTEGER, best INTEGER NOT NULL, score REAL NOT NULL, probability REAL NOT NULL,
     model INTEGER NOT NULL REFERENCES models, nearest TEXT NOT NULL, neighbours TEXT NOT NULL,
@@ -87,35 +89,33 @@ CREATE INDEX decisions_time ON decisions (time, version);
 CREATE TABLE outcomes (vertex INTEGER NOT NULL, version INTEGER NOT NULL REFERENCES versions, truth INTEGER NOT NULL,
     latency INTEGER NOT NULL, checksum INTEGER NOT NULL, PRIMARY KEY (vertex, version)) STRICT;
 
--- Objects that no row names any more, to be removed.
+-- Objects to be removed because no row refers to them.
 CREATE TABLE garbage (object TEXT PRIMARY KEY, checksum INTEGER NOT NULL) STRICT;
 """
     + "\n".join(
         f"CREATE INDEX {table}_until ON {table} (until) WHERE until IS NOT NULL;"
         f"CREATE INDEX {table}_since ON {table} (since);"
-        for table in ("segments", "classes", "labels", "supports", "fresh")
+        for table in VERSIONED
     ),
     application=0x45564752,  # EVGR
     version=2,
 )
-VERSIONED = ("segments", "classes", "labels", "supports", "fresh")
-"""The tables whose rows are in force from a version until another."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What was chosen when the workspace was made.
+    """Settings of a workspace, chosen when it was created.
 
     Parameters
     ----------
     history
-        Number of times before a slice that are seen; None for all.
+        Number of past periods that a model trains on; None for all.
     history_why
-        How it was chosen, in words.
+        How the history was chosen, in words.
     columns
-        What the columns of tables are called.
+        Names of the columns in tables.
     keep
-        How many versions are kept.
+        Number of versions that are kept.
     axis
         The time axis of the graph.
     """
@@ -129,28 +129,26 @@ class Settings:
 
 @dataclass(frozen=True)
 class ModelRecord:
-    """A model that was in force.
+    """A model of a workspace.
 
     Parameters
     ----------
     number
-        Counted from 1.
+        Number of the model, from 1.
     time
-        The time it was trained for, as the axis counts: it has learnt from labels of earlier times only.
-    restart
-        What it started from: ``"cold"`` or ``"warm"``.
-    why
-        Why so, in words.
+        The period it was trained for: it has learnt from labels of earlier periods only.
+    restart, why
+        ``"cold"`` or ``"warm"``, and the reason in words.
     train_vertices
-        Number of labels it has learnt from.
+        Number of labels it was trained on.
     classes
-        Names of the classes it knows.
+        Names of its known classes.
     seconds
-        That training took.
+        Training time.
     version
-        In which it was made.
+        The version that it was created in.
     before
-        Number of the model that it followed; 0 for the first.
+        Number of the model it replaced; 0 for the first.
     """
 
     number: int
@@ -165,18 +163,8 @@ class ModelRecord:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A line of the log: one command that changed something.
-
-    Parameters
-    ----------
-    version
-        What it made.
-    when
-        In coordinated universal time, to the second.
-    command, what
-        Its name, and what came of it, in words.
-    """
+class LogEntry:
+    """One command that changed the workspace: the version it made, when (UTC), its name, and what it did."""
 
     version: int
     when: str
@@ -186,75 +174,75 @@ class Entry:
 
 @dataclass(frozen=True)
 class Classes:
-    """The classes in one version; each has a number for good, whatever its name is.
+    """The classes of one version; a class keeps its number when it is renamed.
 
     Parameters
     ----------
     rows
-        Of the table ``classes``, by number.
+        Rows of the table ``classes`` by number.
     gone
-        Names of classes that are not in force.
+        Names of classes that are not part of this version, by number.
     """
 
     rows: dict[int, Row]
     gone: dict[int, str]
 
     @cached_property
-    def alive(self) -> list[Row]:
-        """Those that are part of no other one, in the order in which they became known."""
+    def current(self) -> list[Row]:
+        """Rows of the classes that are not merged into another, in the order in which they became known."""
         return sorted((row for row in self.rows.values() if row.merged is None), key=lambda row: row.position)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Their names."""
-        return tuple(row.name for row in self.alive)
+        """Names of the current classes."""
+        return tuple(row.name for row in self.current)
 
     @cached_property
     def numbers(self) -> dict[str, int]:
-        """Their numbers by name."""
-        return {row.name: row.number for row in self.alive}
+        """Numbers of the current classes by name."""
+        return {row.name: row.number for row in self.current}
 
     @cached_property
     def retired(self) -> tuple[str, ...]:
-        """Those that are not to be decided for any more, in the order in which they were retired."""
-        found = [row for row in self.alive if row.retired is not None]
+        """Names of the retired classes, in the order in which they were retired."""
+        found = [row for row in self.current if row.retired is not None]
         return tuple(row.name for row in sorted(found, key=lambda row: row.retired))
 
     def resolve(self, number: int) -> int:
-        """The class that one is part of: itself unless it was merged."""
+        """Return the class that a class was merged into, or the class itself."""
         row = self.rows.get(number)
         return number if row is None or row.merged is None else self.resolve(row.merged)
 
     def name(self, number: int) -> str:
-        """What a class is called."""
+        """Return the name of a class, or of the class it was merged into."""
         number = self.resolve(number)
         return self.rows[number].name if number in self.rows else self.gone[number]
 
 
 @dataclass(frozen=True)
-class State:
-    """A version in a few values.
+class WorkspaceState:
+    """A version of a workspace, without its graph.
 
     Parameters
     ----------
     version
-        Its number.
+        Number of the version.
     settings
-        What was chosen when the workspace was made.
+        Settings of the workspace.
     model
-        The model in force.
+        The current model.
     learner, tensors
-        Objects that hold it.
+        Names of the objects that store it.
     stale
-        Whether the model is behind for another reason than fresh labels: classes were changed, or it is an older one.
+        Whether the model is outdated for another reason than new labels: classes changed, or it was rolled back.
     fresh_labels
-        How many labels have come since the model was trained.
+        Number of labels that arrived since the model was trained.
     vertices, edges, first_time, last_time
-        Of the graph.
+        Size and periods of the graph.
     next_vertex
-        The number that the next new vertex gets; no number is given twice.
+        Number of the next new vertex; numbers are never reused.
     classes
-        All classes.
+        The classes.
     """
 
     version: int
@@ -273,38 +261,48 @@ class State:
 
     @property
     def retired(self) -> tuple[str, ...]:
-        """Classes that are not to be decided for any more."""
+        """Names of the retired classes."""
         return self.classes.retired
 
 
-def in_force(version: int | None) -> str:
-    """The condition for rows that are in force in a version, or now."""
+# --- rows ------------------------------------------------------------------------------------------------------------
+
+
+def valid_in(version: int | None) -> str:
+    """Return the SQL condition for rows that are valid in a version (None: now)."""
     return "until IS NULL" if version is None else f"since <= {version} AND (until IS NULL OR until > {version})"
 
 
 def head_of(records: Records) -> int:
-    """Number of the version in force."""
+    """Return the number of the current version."""
     return int(records.value("SELECT max(version) FROM versions") or 0)
 
 
-def read_state(records: Records, version: int | None = None) -> State:
-    """The state of a version, or of that in force; an `InputError` where it is not kept."""
+def kept_versions(records: Records) -> list[int]:
+    """Return the numbers of the versions that can be restored, and the current one last."""
+    return [number for (number,) in records.query("SELECT version FROM states ORDER BY version")]
+
+
+def read_state(records: Records, version: int | None = None) -> WorkspaceState:
+    """Read a version (None: the current one); raises `InputError` if it is not kept."""
     head = head_of(records)
-    row = records.one("states", "version = ?", head if version is None else version)
+    version = head if version is None else version
+    row = records.one("states", "version = ?", version)
     if row is None:
-        kept = [number for (number,) in records.query("SELECT version FROM states ORDER BY version")]
-        fix = f"choose from {kept[0]} to {kept[-1]}" if kept else "restore the folder from a backup"
-        raise InputError(f"there is no version {version}, or not any more", fix=fix)
-    classes = read_classes(records, None if row.version == head else row.version)
-    where = in_force(None if row.version == head else row.version)
-    return State(
+        kept = kept_versions(records)
+        fix = f"choose a version from {kept[0]} to {kept[-1]}" if kept else "restore the folder from a backup"
+        raise InputError(f"version {version} does not exist, or is not kept any more", fix=fix)
+    past = None if row.version == head else row.version
+    classes = read_classes(records, past)
+    fresh = records.value(f"SELECT sum(labels) FROM fresh WHERE {valid_in(past)}")  # noqa: S608
+    return WorkspaceState(
         version=row.version,
-        settings=read_settings(records),
+        settings=converted({row.name: json.loads(row.value) for row in records.select("settings")}, Settings),
         model=model_record(records.select("models", "model = ?", row.model)[0], classes),
         learner=row.learner,
         tensors=row.tensors,
         stale=bool(row.stale),
-        fresh_labels=records.value(f"SELECT sum(labels) FROM fresh WHERE {where}") or 0,  # noqa: S608
+        fresh_labels=fresh or 0,
         vertices=row.vertices,
         edges=row.edges,
         first_time=row.first_time,
@@ -315,32 +313,27 @@ def read_state(records: Records, version: int | None = None) -> State:
 
 
 def read_classes(records: Records, version: int | None = None) -> Classes:
-    """The classes of a version, or of that in force."""
-    rows = {row.number: row for row in records.select("classes", in_force(version))}
+    """Read the classes of a version (None: the current one)."""
+    rows = {row.number: row for row in records.select("classes", valid_in(version))}
     gone = {row.number: row.name for row in records.select("classes", "TRUE ORDER BY since") if row.number not in rows}
     return Classes(rows, gone)
 
 
-def read_settings(records: Records) -> Settings:
-    """What was chosen when the workspace was made."""
-    return converted({row.name: json.loads(row.value) for row in records.select("settings")}, Settings)
-
-
 def write_settings(records: Records, settings: Settings) -> None:
-    """Write what was chosen."""
+    """Write the settings of a new workspace."""
     records.insert("settings", ((name, json.dumps(value)) for name, value in asdict(settings).items()))
 
 
 def model_record(row: Row, classes: Classes) -> ModelRecord:
-    """A model as a row tells it, its classes by the names that they have."""
+    """Return a row of the table ``models`` with the current names of its classes."""
     names = tuple(dict.fromkeys(classes.name(number) for number in json.loads(row.classes)))
     return ModelRecord(
         row.model, row.time, row.restart, row.why, row.labels, names, row.seconds, row.version, row.previous
     )
 
 
-def return_to(records: Records, to: int, version: int) -> None:
-    """Have all rows of an earlier version in force again, from a new version on."""
+def restore_rows(records: Records, to: int, version: int) -> None:
+    """Make the rows of an earlier version valid again, from a new version on."""
     for table in VERSIONED:
         records.replace(table, "until IS NULL AND since > ?", [to], until=version)
         back = records.select(table, "until IS NOT NULL AND until > ? AND since <= ?", to, to)
@@ -348,20 +341,19 @@ def return_to(records: Records, to: int, version: int) -> None:
 
 
 def drop_versions(records: Records, oldest: int) -> None:
-    """Forget how to return to versions before one; objects that no row names any more are noted to be removed."""
+    """Delete what only versions before ``oldest`` need, and note objects that can be removed."""
     dropped = records.select("states", "version < ?", oldest)
     freed = {name for row in dropped for name in (row.learner, row.tensors)}
+    freed |= {row.object for row in records.select("segments", "until <= ?", oldest)}
     records.delete("states", "version < ?", oldest)
     for table in VERSIONED:
-        if table == "segments":
-            freed |= {row.object for row in records.select(table, "until <= ?", oldest)}
-        if table != "classes":  # whose names are needed for earlier decisions
+        if table != "classes":  # earlier decisions need their names
             records.delete(table, "until <= ?", oldest)
     records.insert("garbage", ((name,) for name in sorted(freed) if not is_needed(records, name)))
 
 
 def is_needed(records: Records, name: str) -> bool:
-    """Whether a row names an object."""
+    """Whether a row refers to an object."""
     sql = (
         "SELECT EXISTS (SELECT 1 FROM segments WHERE object = ?1) "
         "OR EXISTS (SELECT 1 FROM states WHERE learner = ?1 OR tensors = ?1)"
@@ -370,13 +362,16 @@ def is_needed(records: Records, name: str) -> bool:
 
 
 def needed_objects(records: Records) -> set[str]:
-    """The names of all objects that rows name."""
+    """Return the names of all objects that rows refer to."""
     sql = "SELECT object FROM segments UNION SELECT learner FROM states UNION SELECT tensors FROM states"
     return {name for (name,) in records.query(sql)}
 
 
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
 def is_workspace(folder: Path) -> bool:
-    """Whether a folder holds a workspace."""
+    """Whether a folder is a workspace."""
     return (folder / DATABASE).exists() or (folder / FORMAT_1).exists()
 
 
@@ -386,43 +381,42 @@ class Store:
     Parameters
     ----------
     folder
-        Where they are; `new` makes one.
+        Folder of an existing workspace; `new` creates one.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.database = Database(folder / DATABASE, SCHEMA, damaged, newer)
+        self.database = open_database(folder)
         self.objects = Objects(folder / OBJECTS, damaged)
-        if not folder.is_dir():
-            raise InputError("there is no such workspace", file=folder, fix="make one with: evergraph ws init")
         if not is_workspace(folder):
+            problem = "this folder is not a workspace, or creating it was interrupted"
             raise InputError(
-                "this folder holds no workspace, or making it was interrupted",
+                problem if folder.is_dir() else "this workspace does not exist",
                 file=folder,
-                fix="make one with: evergraph ws init",
+                fix="create a workspace with: evergraph ws init",
             )
         if (folder / FORMAT_1).exists():
             from evergraph.workspace.convert import convert
 
             with _disk_errors(folder):
                 convert(folder)
-        _ = self.head  # which looks at whether it is one
+        _ = self.head  # raises if it is damaged
 
     @property
     def head(self) -> int:
-        """Number of the version in force."""
+        """Number of the current version."""
         with self.read() as records:
             return head_of(records)
 
     @property
     def numbers(self) -> list[int]:
-        """Numbers of the versions that are kept, the one in force last."""
+        """Numbers of the versions that can be restored, and the current one last."""
         with self.read() as records:
-            return [number for (number,) in records.query("SELECT version FROM states ORDER BY version")]
+            return kept_versions(records)
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Records]:
-        """All records, as they are now."""
+        """Read one consistent state of all records."""
         try:
             with self.database.read() as records:
                 yield records
@@ -435,7 +429,7 @@ class Store:
 
     @contextlib.contextmanager
     def write(self, wait: float = 0) -> Iterator[Records]:
-        """Hold the workspace to change it in one transaction; no other process can meanwhile.
+        """Change the workspace in one transaction, as its only writer.
 
         Parameters
         ----------
@@ -447,42 +441,41 @@ class Store:
             before, made = self.head, 0
             try:
                 with self.database.write() as records:
-                    self.objects.settle(lambda name: is_needed(records, name))
-                    self.objects.remove(row.object for row in records.select("garbage"))
+                    self._remove_unneeded(records)
                     yield records
                     made = head_of(records)
             except OSError as error:
                 if isinstance(error, EvergraphError) or not made or made == before:
                     raise
-                raise self._in_the_end(made, error) from error
+                raise self._commit_error(made, error) from error
             if made != before:
-                self._tidy()
+                # What fails now is repeated by the next command.
+                with contextlib.suppress(OSError, EvergraphError), self.read() as records:
+                    self._remove_unneeded(records)
 
-    def commit(self, records: Records, version: int, keep: int) -> None:
-        """Have the disk confirm the objects of a version, and forget versions that are too old."""
+    def flush(self, records: Records, version: int, keep: int) -> None:
+        """Before a commit: drop versions that are not kept any more, and sync the new objects."""
         records.delete("garbage", "TRUE")
         drop_versions(records, version - keep + 1)
         self.objects.sync()
 
-    def _tidy(self) -> None:
-        """Remove objects that are not needed any more; what fails now goes with the next command."""
-        with contextlib.suppress(OSError, EvergraphError), self.read() as records:
-            self.objects.settle(lambda name: is_needed(records, name))
-            self.objects.remove(row.object for row in records.select("garbage"))
+    def _remove_unneeded(self, records: Records) -> None:
+        self.objects.remove_leftovers(lambda name: is_needed(records, name))
+        self.objects.remove(row.object for row in records.select("garbage"))
 
-    def _in_the_end(self, number: int, error: OSError) -> Exception:
-        """What came of a commit that the disk failed at."""
-        told = "the disk failed in the very moment of the change; 'evergraph ws log' tells whether it was made"
+    def _commit_error(self, number: int, error: OSError) -> Exception:
+        """Return the error for a commit during which the disk failed."""
+        problem = "the disk failed during the commit. Check with 'evergraph ws log' whether the change was made"
         with contextlib.suppress(OSError, EvergraphError):
             if self.head != number:
                 return error
-            told = "it is done, but the disk did not confirm it; look at 'evergraph ws log' after the next start"
-        return EvergraphError(f"{self.folder}: {told} ({error.strerror or error}).")
+            problem = _UNCONFIRMED
+        return EvergraphError(f"{self.folder}: {problem} ({error.strerror or error}).")
 
     @classmethod
     @contextlib.contextmanager
     def new(cls, folder: Path) -> Iterator[tuple[Records, Objects]]:
-        """Make a workspace: there is one when this ends without an error, and else nothing."""
+        """Create a workspace; atomic: on an exception nothing is left."""
         if folder.exists() and not folder.is_dir():
             raise InputError("this is a file, not a folder", file=folder, fix="choose another folder")
         made = not folder.exists()
@@ -494,47 +487,49 @@ class Store:
             except OSError:
                 if made:
                     with contextlib.suppress(OSError):
-                        folder.rmdir()  # which it refuses if there is anything inside
+                        folder.rmdir()  # fails if the folder is not empty
                 raise
 
     @classmethod
     def _new(cls, folder: Path, *, made: bool) -> Iterator[tuple[Records, Objects]]:
         try:
             if is_workspace(folder):
-                raise InputError("there is a workspace already", file=folder, fix="choose another folder")
+                raise InputError("this folder is a workspace already", file=folder, fix="choose another folder")
             others = {entry.name for entry in folder.iterdir()} - {LOCK, OBJECTS}
             if any(not name.startswith(f"{DATABASE}.new") for name in others):
-                raise InputError("the folder holds something else", file=folder, fix="choose an empty or a new folder")
+                raise InputError("the folder is not empty", file=folder, fix="choose an empty or a new folder")
             refuse_link(folder / OBJECTS)
             objects = Objects(folder / OBJECTS, damaged)
             objects.clear()
             sync_folder(folder.parent)
-            with Database(folder / DATABASE, SCHEMA, damaged, newer).create() as records:
+            with open_database(folder).create() as records:
                 yield records, objects
                 objects.sync()
-                objects.settle(lambda _: True)
+                objects.remove_leftovers(lambda _: True)
                 sync_folder(folder)
             sync_folder(folder)
         except OSError as error:
             if isinstance(error, EvergraphError) or not is_workspace(folder):
                 raise
-            told = "it is done, but the disk did not confirm it; look at 'evergraph ws log' after the next start"
-            raise EvergraphError(f"{folder}: {told} ({error.strerror or error}).") from error
+            raise EvergraphError(f"{folder}: {_UNCONFIRMED} ({error.strerror or error}).") from error
         finally:
-            # Only who holds the lock may clean up: without it, this may be another process's unfinished work.
+            # Only the holder of the lock may clean up; otherwise this may be another process's unfinished work.
             if made and not is_workspace(folder):
                 shutil.rmtree(folder, ignore_errors=True)
 
     def verify(self) -> dict[str, int]:
-        """Read everything and compare it with its checksums; returns how much was read."""
+        """Compare everything with its checksums and return the number of rows, objects and bytes."""
         while True:
             with self.read() as records:
                 head, rows, needed = head_of(records), records.verify(), needed_objects(records)
             try:
                 return {"rows": rows, "objects": len(needed), "bytes": self.objects.verify(needed)}
             except DamagedWorkspaceError:
-                if self.head == head:  # else another process may have removed it
+                if self.head == head:  # otherwise another process may have removed an object
                     raise
+
+
+_UNCONFIRMED = "done, but the disk did not confirm it. Check with 'evergraph ws log' after the next restart"
 
 
 @contextlib.contextmanager
@@ -545,9 +540,14 @@ def _disk_errors(folder: Path) -> Iterator[None]:
         if isinstance(error, EvergraphError):
             raise
         raise EvergraphError(
-            f"{error.filename or folder}: the disk refused ({error.strerror or error}); nothing was changed. Make "
-            "room, or change permissions, and run the same command again."
+            f"{error.filename or folder}: the disk reported an error ({error.strerror or error}). Nothing was changed. "
+            "Free disk space or change permissions, then run the same command again."
         ) from error
+
+
+def open_database(folder: Path) -> Database:
+    """Return the database of a workspace."""
+    return Database(folder / DATABASE, SCHEMA, damaged, newer)
 
 
 def damaged(path: Path, problem: str) -> DamagedWorkspaceError:

@@ -1,7 +1,8 @@
-"""The production loop on disk: a slice arrives, is decided, gets its labels late, and the model is kept current."""
+"""The production loop on disk: add a slice, predict, label, update."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 from evergraph.errors import DamagedWorkspaceError, InputError
 from evergraph.graph.columns import Columns
 from evergraph.storage.records import Records
-from evergraph.workspace.change import Change, Contents, Outcome
-from evergraph.workspace.store import Entry, ModelRecord, Settings, State, Store, read_state
+from evergraph.workspace.change import Change, Contents, Outcome, read_learner
+from evergraph.workspace.store import LogEntry, ModelRecord, Settings, Store, WorkspaceState, read_state
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,11 +24,8 @@ if TYPE_CHECKING:
     from evergraph.learning.task import History
     from evergraph.learning.training import OnStep
     from evergraph.nn.base import Model
-    from evergraph.workspace.classes import ClassRow
-    from evergraph.workspace.decisions import Flagged, ReviewRow
-    from evergraph.workspace.groups import ReviewGroup
-    from evergraph.workspace.scores import SliceScores
-    from evergraph.workspace.status import Status
+    from evergraph.workspace.review import Flagged, FlaggedVertex, ReviewGroup
+    from evergraph.workspace.scores import ClassRow, SliceScores, Status
 
 __all__ = ["Workspace"]
 
@@ -35,19 +33,19 @@ _T = TypeVar("_T")
 
 
 class Workspace:
-    """A folder that holds a graph, model versions, decisions and labels, and keeps them together.
+    """A folder with a graph, its models, decisions and labels.
 
-    Each method that changes something is a transaction: it happens wholly or not at all, whatever becomes of the
-    process or the disk, and makes a new version, to which `rollback` can return.
+    Each method that changes the workspace is atomic: it either succeeds completely or changes nothing, even if the
+    process is killed. It makes a new version; `rollback` restores an earlier one.
 
     Parameters
     ----------
     folder
-        Where it is; `create` makes one.
+        Folder of an existing workspace; `create` makes a new one.
     model, detector
-        Those of your own, which a file cannot hold.
+        Your own model and detector, if the workspace uses some that cannot be stored in a file.
     wait
-        Seconds that a method which changes something waits for another process that does; by default it is refused.
+        Seconds to wait for another process that is changing the workspace; by default an error is raised at once.
 
     Examples
     --------
@@ -68,12 +66,7 @@ class Workspace:
     """
 
     def __init__(
-        self,
-        folder: str | Path,
-        *,
-        model: Model | None = None,
-        detector: Detector | None = None,
-        wait: float = 0,
+        self, folder: str | Path, *, model: Model | None = None, detector: Detector | None = None, wait: float = 0
     ) -> None:
         self.store = Store(Path(folder))
         self.wait = wait
@@ -98,142 +91,137 @@ class Workspace:
         keep: int = 10,
         on_step: OnStep | None = None,
     ) -> Self:
-        """Make a workspace around a graph, and train its first model.
+        """Create a workspace from a graph, and train its first model.
 
         Parameters
         ----------
         folder
             A new or an empty folder.
         graph
-            What there is so far, with labels.
+            The graph so far, with labels.
         model, detector, steps, lr, text, seed
-            See `LifelongLearner`; GraphSAGE and gDOC unless given.
+            See `LifelongLearner`.
         history
-            Times before a slice that are seen; ``"auto"`` chooses as many as cover half of the time differences.
+            Number of past periods that a model trains on; ``"auto"`` chooses the number that covers half of the time
+            differences, ``"full"`` means all.
         columns
-            What columns are called in the tables that `add` and `label` will read.
+            Names of the columns in the tables for `add` and `label`.
         keep
-            How many versions are kept to roll back to.
+            Number of versions that are kept for `rollback`, at least 2.
         on_step
-            Called after each step of training.
+            Called after each training step.
         """
         if keep < 2:
             raise InputError(f"keep is {keep}", fix="keep at least 2 versions")
         if not (graph.codes >= 0).any():
-            raise InputError(
-                "no vertex has a label, so there is nothing to learn from", fix="give some vertices their labels"
-            )
-        from evergraph.workspace.update import make_first
+            raise InputError("no vertex has a label, so there is nothing to train on", fix="label some vertices")
+        from evergraph.workspace import update
 
+        settings = _settings(graph, history, columns or Columns(), keep)
+        learning = {"steps": steps, "lr": lr, "text": text, "seed": seed}
         with Store.new(Path(folder)) as (records, objects):
-            make_first(
-                records,
-                objects,
-                graph,
-                (model, detector),
-                _settings(graph, history, columns or Columns(), keep),
-                {"steps": steps, "lr": lr, "text": text, "seed": seed},
-                on_step,
-            )
+            update.create(records, objects, graph, (model, detector), settings, learning, on_step)
         return cls(folder, model=model, detector=detector)
 
     # --- what there is -----------------------------------------------------------------------------------------------
 
     @property
-    def state(self) -> State:
-        """The version in force."""
+    def state(self) -> WorkspaceState:
+        """The current version, without its graph."""
         return self._look(lambda _, state: state)
 
     @property
     def graph(self) -> EvolvingGraph:
-        """The graph with the labels that have come."""
+        """The graph with the labels that have arrived."""
         return self._read(lambda _records, _state, contents: contents.graph)
 
     def learner(self) -> LifelongLearner:
-        """The model in force."""
-        from evergraph.workspace.change import read_learner
-
+        """Return the current model."""
         return self._look(
             lambda records, state: read_learner(records, self.store.objects, state, self._own, state.classes)
         )
 
     def describe_model(self) -> dict[str, Any]:
-        """Model, detector and settings of the learner in force, as they are stored."""
-        import json
-
+        """Return model, detector and settings of the current learner as they are stored."""
         return self._look(lambda _, state: dict(json.loads(self.store.objects.read(state.learner))))
 
     def status(self) -> Status:
-        """Where the workspace stands, and what to do next."""
-        from evergraph.workspace.status import status
+        """Return the size of the graph, the current model, what is waiting, and what to do next."""
+        from evergraph.workspace.scores import status
 
         return self._look(status)
 
-    def log(self) -> tuple[Entry, ...]:
-        """All commands that changed something, oldest first."""
+    def log(self) -> tuple[LogEntry, ...]:
+        """Return all commands that changed the workspace, oldest first."""
         return self._look(
-            lambda records, _: tuple(Entry(*row) for row in records.select("versions", "TRUE ORDER BY version"))
+            lambda records, _: tuple(LogEntry(*row) for row in records.select("versions", "TRUE ORDER BY version"))
         )
 
     def models(self) -> list[ModelRecord]:
-        """All models so far, oldest first."""
+        """Return the records of all models, oldest first."""
         from evergraph.workspace.scores import read_models
 
         return self._look(read_models)
 
     def decisions(self, times: Iterable[int] | None = None) -> dict[str, dict[str, Any]]:
-        """The last decision on each vertex by its id; see `latest_decisions`."""
+        """Return the latest decision on each vertex by id, of some periods or of all."""
         from evergraph.workspace.scores import latest_decisions
 
         return self._look(lambda records, state: latest_decisions(records, state, times))
 
     def scored_decisions(self) -> dict[int, dict[str, dict[str, Any]]]:
-        """The decisions whose labels have come, by time and id; see `scores.scored_decisions`."""
+        """Return the last decision on each vertex before its label arrived, with the label, by period and id."""
         from evergraph.workspace.scores import scored_decisions
 
         return self._look(scored_decisions)
 
     def scores(self) -> list[SliceScores]:
-        """How the decisions on each slice did, as far as labels have come."""
-        from evergraph.workspace.scores import prequential
+        """Return the scores of the decisions on each slice, for the labels that have arrived."""
+        from evergraph.workspace.scores import all_scores
 
-        return self._look(prequential)
+        return self._look(all_scores)
 
     def last_scores(self) -> SliceScores | None:
-        """The scores of the newest slice with labels that have come; None where there is none."""
+        """Return the scores of the newest slice with labels; None if there is none."""
         from evergraph.workspace.scores import last_scores
 
         return self._look(last_scores)
 
-    def review(self, most: int | None = 20, *, group: int | None = None) -> list[ReviewRow]:
-        """The vertices held to be of an unseen class that have no label yet, most unseen first.
+    def classes(self) -> list[ClassRow]:
+        """Return all classes in the order in which they became known."""
+        from evergraph.workspace.scores import list_classes
+
+        return self._look(list_classes)
+
+    def review(self, most: int | None = 20, *, group: int | None = None) -> list[FlaggedVertex]:
+        """Return the unlabelled vertices that were flagged as unseen, highest score first.
 
         Parameters
         ----------
         most
-            How many; None for all.
+            Maximum number of vertices; None for all.
         group
-            Number of a group, if only its vertices are wanted; see `groups`.
+            Number of a group, to return only its vertices; see `groups`.
         """
-        from evergraph.workspace.decisions import review
+        from evergraph.workspace.review import review
 
         state, graph, found = self._flagged()
         groups = self._groups_of(state, graph, found)
         return review(graph, state.settings.history, found, groups, most=most, group=group)
 
     def groups(self) -> list[ReviewGroup]:
-        """The vertices to review that belong together, the largest group first; those alone are in none of them.
+        """Return groups of flagged vertices that are similar to each other, the largest first.
 
-        Numbers of groups hold for this version: what is labelled, added or decided makes other groups.
+        The numbers of groups are valid for this version: adding, labelling or predicting changes the groups.
         """
         return list(self._groups_of(*self._flagged()))
 
     def verify(self) -> dict[str, int]:
-        """Read everything that is kept and compare it with its checksums; returns how many rows, objects and bytes."""
+        """Compare everything on disk with its checksums; return the number of rows, objects and bytes."""
         return self.store.verify()
 
-    def _look(self, look: Callable[[Records, State], _T]) -> _T:
-        """Read something of the version in force, anew where commands of other processes removed it meanwhile."""
+    def _look(self, look: Callable[[Records, WorkspaceState], _T]) -> _T:
+        """Read from the current version; read again if another process removed it meanwhile."""
         while True:
             head = self.store.head
             try:
@@ -245,28 +233,40 @@ class Workspace:
                 if self.store.head == head:
                     raise
 
-    def _read(self, read: Callable[[Records, State, Contents], _T]) -> _T:
-        """Read something of the version in force and its graph."""
+    def _read(self, read: Callable[[Records, WorkspaceState, Contents], _T]) -> _T:
+        """Read from the current version and its graph."""
         return self._look(lambda records, state: read(records, state, self._contents_of(records, state)))
 
-    def _contents_of(self, records: Records, state: State) -> Contents:
+    def _contents_of(self, records: Records, state: WorkspaceState) -> Contents:
         if self._contents is None or self._contents[0] != state.version:
             self._contents = (state.version, Contents.read(records, self.store.objects, state.classes))
         return self._contents[1]
 
-    def _flagged(self) -> tuple[State, EvolvingGraph, Flagged]:
-        from evergraph.workspace.decisions import flagged
+    def _flagged(self) -> tuple[WorkspaceState, EvolvingGraph, Flagged]:
+        from evergraph.workspace.review import find_flagged
 
-        return self._read(lambda records, state, contents: (state, contents.graph, flagged(records, state, contents)))
+        return self._read(
+            lambda records, state, contents: (state, contents.graph, find_flagged(records, state, contents))
+        )
 
-    def _groups_of(self, state: State, graph: EvolvingGraph, found: Flagged) -> list[ReviewGroup]:
-        from evergraph.workspace.decisions import review_groups
+    def _groups_of(self, state: WorkspaceState, graph: EvolvingGraph, found: Flagged) -> list[ReviewGroup]:
+        from evergraph.workspace.review import review_groups
 
         if self._groups is None or self._groups[0] != state.version:
             self._groups = (state.version, review_groups(graph, found))
         return self._groups[1]
 
-    # --- slices ------------------------------------------------------------------------------------------------------
+    # --- commands ----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _change(self) -> Iterator[Change]:
+        """Change the workspace in one transaction."""
+        with self.store.write(self.wait) as records:
+            state = read_state(records)
+            change = Change(self.store, records, state, self._contents_of(records, state), self._own)
+            yield change
+        if change.finished:
+            self._contents = (change.version, change.contents)
 
     def add(
         self,
@@ -277,21 +277,21 @@ class Workspace:
         drop_dangling: bool = False,
         columns: Columns | None = None,
     ) -> Outcome:
-        """A new slice arrives, unlabelled or partly labelled.
+        """Add a slice, unlabelled or partly labelled.
 
-        Edges between vertices that were there before, without a time of their own, count from the slice on: the past
-        must not change by what became known later.
+        Edges between old vertices get the period of the slice unless they have their own, so that the past does not
+        change.
 
         Parameters
         ----------
         vertices, edges
-            A file, or columns as `EvolvingGraph.append` takes them. No vertex may be older than the newest one.
+            A file, or columns as for `EvolvingGraph.append`. No vertex may be older than the newest slice.
         features
-            Those of vertices in memory, where the graph has features instead of text.
+            Features of vertices given as columns, if the graph has features instead of text.
         drop_dangling
-            Drop edges to unknown ids instead of refusing them.
+            Drop edges to unknown ids; by default they are an error.
         columns
-            What columns are called in the files, where it is not what `create` was told.
+            Names of the columns in the files, if they differ from those given to `create`.
         """
         if vertices is None and edges is None:
             raise InputError("there is nothing to add", fix="give vertices, edges or both")
@@ -307,14 +307,14 @@ class Workspace:
         *,
         columns: Columns | None = None,
     ) -> Outcome:
-        """Take vertices (with their edges) or edges out of the graph; what was decided on them is kept.
+        """Remove vertices (with their edges) or edges from the graph; decisions on them are kept.
 
         Parameters
         ----------
         vertices
             Ids, or a file with a column of ids.
         edges
-            A file, or columns as `EvolvingGraph.remove` takes them.
+            A file, or columns as for `EvolvingGraph.remove`.
         columns
             See `add`.
         """
@@ -323,32 +323,27 @@ class Workspace:
         with self._change() as change:
             return slices.remove(change, vertices, edges, columns=columns)
 
-    # --- decisions ---------------------------------------------------------------------------------------------------
-
     def predict(self, time: int | str | None = None) -> pa.Table:
-        """Decide the vertices without a label: of each its class, or that it was never seen before, and why.
+        """Decide vertices without a label, and store the decisions; they are scored when labels arrive.
 
-        What was decided is kept, to be scored once labels come. Deciding the same again gives the same and keeps
-        nothing twice.
+        Predicting again without a change gives the same decisions and stores nothing.
 
         Parameters
         ----------
         time
-            Of which vertices. By default all times with vertices that were never decided or, where there are none, the
-            newest one that has vertices without a label.
+            Period of the vertices. By default all periods with undecided vertices; if there are none, the newest
+            period with unlabelled vertices.
 
         Returns
         -------
-        A table with the columns ``id``, ``time``, ``class`` (a known class, or ``"unseen"``), ``score`` (how unseen),
-        ``probability`` and ``best`` (the most likely known class), ``model`` (its number), ``nearest`` (the most likely
-        known classes) and ``neighbours`` (the classes of the neighbours).
+        A table with the columns ``id``, ``time``, ``class`` (a known class, or ``"unseen"``), ``score`` (higher means
+        more likely unseen), ``probability`` and ``best`` (the most likely known class), ``model`` (its number),
+        ``nearest`` (the most likely known classes) and ``neighbours`` (the classes of the neighbours).
         """
-        from evergraph.workspace.decisions import predict
+        from evergraph.workspace.predict import predict
 
         with self._change() as change:
             return predict(change, time)
-
-    # --- labels ------------------------------------------------------------------------------------------------------
 
     def label(
         self,
@@ -357,16 +352,14 @@ class Workspace:
         *,
         columns: Columns | None = None,
     ) -> Outcome:
-        """Labels have come, late ones and corrections too; a new name is a new class.
-
-        All earlier decisions on these vertices are scored against them; see `scores`.
+        """Add labels, including late ones and corrections, and score earlier decisions; a new name is a new class.
 
         Parameters
         ----------
         ids
-            Ids of vertices, or a file with a column of ids and one of labels; rows without a label are passed over.
+            Ids of vertices, or a file with a column of ids and one of labels; rows without a label are ignored.
         labels
-            Class names, one an id.
+            Class names, one per id.
         columns
             See `add`.
         """
@@ -375,31 +368,21 @@ class Workspace:
         with self._change() as change:
             return label(change, ids, labels, columns=columns)
 
-    # --- learning ----------------------------------------------------------------------------------------------------
-
     def update(self, restart: Literal["auto", "warm", "cold"] = "auto", *, on_step: OnStep | None = None) -> Outcome:
-        """Retrain incrementally on the history, with the labels that have come.
+        """Train the model on its history with the labels that have arrived.
 
         Parameters
         ----------
         restart
-            ``"warm"`` goes on from the weights, ``"cold"`` starts afresh; ``"auto"`` chooses between them, or to leave
-            the model as it is, by a back-test on the last labelled slice (see `choose_restart`).
+            ``"warm"`` starts from the previous weights, ``"cold"`` from new random weights. ``"auto"`` chooses between
+            them, or keeps the model, by a backtest on the last labelled slice (see `choose_restart`).
         on_step
-            Called after each step of training.
+            Called after each training step.
         """
         from evergraph.workspace.update import update
 
         with self._change() as change:
             return update(change, restart, on_step)
-
-    # --- classes -----------------------------------------------------------------------------------------------------
-
-    def classes(self) -> list[ClassRow]:
-        """All classes, in the order in which they became known."""
-        from evergraph.workspace.classes import list_classes
-
-        return self._look(list_classes)
 
     def create_class(
         self,
@@ -409,92 +392,79 @@ class Workspace:
         groups: Iterable[int] = (),
         columns: Columns | None = None,
     ) -> Outcome:
-        """A new class from reviewed vertices, which get it as their label; or a retired one brought back.
+        """Create a class and label vertices with it, or bring a retired class back.
 
         Parameters
         ----------
         name
-            Of the class.
+            Name of the class.
         ids
-            Of the vertices, or a file with a column of ids.
+            Ids of the vertices, or a file with a column of ids.
         groups
-            Numbers of groups instead, all of whose vertices are meant; see `groups`.
+            Instead of ids: numbers of groups; see `groups`.
         columns
             See `add`.
         """
-        from evergraph.workspace.classes import create_class
+        from evergraph.workspace.labels import create_class
 
         with self._change() as change:
             return create_class(change, name, ids, groups=groups, columns=columns)
 
     def rename_class(self, old: str, new: str) -> Outcome:
-        """A class gets another name, in the labels, in the model and in what is said of earlier decisions."""
-        from evergraph.workspace.classes import rename_class
+        """Rename a class, also in the model and in earlier decisions."""
+        from evergraph.workspace.labels import rename_class
 
         with self._change() as change:
             return rename_class(change, old, new)
 
     def merge_classes(self, names: Sequence[str], into: str) -> Outcome:
-        """Several classes become one; the model says its name at once, and learns it as one with the next update."""
-        from evergraph.workspace.classes import merge_classes
+        """Merge classes into one; predictions use its name immediately, the next update trains it as one class."""
+        from evergraph.workspace.labels import merge_classes
 
         with self._change() as change:
             return merge_classes(change, names, into)
 
     def retire_class(self, name: str) -> Outcome:
-        """No vertex is decided to be of this class any more, nor learnt from as one; its labels stay."""
-        from evergraph.workspace.classes import retire_class
+        """Retire a class: it is not predicted and not trained on any more; its labels are kept."""
+        from evergraph.workspace.labels import retire_class
 
         with self._change() as change:
             return retire_class(change, name)
 
-    # --- versions ----------------------------------------------------------------------------------------------------
-
     def rollback(self, version: int, *, model_only: bool = False) -> Outcome:
-        """Return to the graph, the labels and the model of an earlier version, or to its model alone.
+        """Restore graph, labels and model of an earlier version, or only its model.
 
-        That makes a new version: nothing is forgotten, and one can return from it, too. Decisions stay, for they were
-        made; they count for vertices that are still the same, and are scored against labels that are still in force.
+        This makes a new version, so it can be undone. Decisions are kept: they count for vertices that still exist,
+        and are scored with labels that are still valid.
 
         Parameters
         ----------
         version
             Number of a version that is kept; see `log`.
         model_only
-            Leave graph and labels as they are.
+            Restore only the model.
         """
         from evergraph.workspace.update import rollback
 
         with self._change() as change:
             return rollback(change, version, model_only=model_only)
 
-    # --- transactions ------------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def _change(self) -> Iterator[Change]:
-        with self.store.write(self.wait) as records:
-            state = read_state(records)
-            change = Change(self.store, records, state, self._contents_of(records, state), self._own)
-            yield change
-        if change.made:
-            self._contents = (change.version, change.contents)
-
 
 def _settings(graph: EvolvingGraph, history: History, columns: Columns, keep: int) -> Settings:
-    """What was chosen, with the history as a number of times, and in words how it was chosen."""
+    """Return the settings with the history as a number of periods, and how it was chosen."""
     from evergraph.graph.features import WordCounts
     from evergraph.learning.task import AUTO_LEVEL, history_sizes, resolve_history
     from evergraph.workspace.update import next_task
 
     if columns.text is None and isinstance(graph.features, WordCounts):
-        columns = replace(columns, text="text")  # a slice without it is then a slip
+        columns = replace(columns, text="text")  # so that a slice without this column is an error
     time = next_task(graph, None).time
     sizes = history_sizes(graph, time) if history == "auto" else {}
     if not sizes:
         size = resolve_history(graph, time, history)
-        why = "is all there is" if size is None else f"of {graph.axis.counted(size)} was asked for"
-        return Settings(size, f"the history {why}", columns, keep, graph.axis)
+        why = "full history" if size is None else f"history of {graph.axis.counted(size)}, as requested"
+        return Settings(size, why, columns, keep, graph.axis)
     shares = ", ".join(f"{level}%: {found}" for level, found in sizes.items())
     chosen = graph.axis.counted(sizes[AUTO_LEVEL])
-    why = f"the history of {chosen} covers half of the time differences over two edges ({shares})"
+    why = f"history of {chosen}, which covers half of the time differences over two edges ({shares})"
     return Settings(sizes[AUTO_LEVEL], why, columns, keep, graph.axis)

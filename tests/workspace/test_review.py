@@ -18,9 +18,7 @@ from evergraph.errors import InputError
 from evergraph.graph.features import DenseFeatures
 from evergraph.inputs.slice_context import SliceContext
 from evergraph.learning.task import Task
-from evergraph.workspace.communities import communities
-from evergraph.workspace.groups import Group, find_groups, telling_words
-from evergraph.workspace.ties import edges_among, ties_among
+from evergraph.workspace.review import Group, communities, edges_among, find_groups, telling_words, ties_among
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -1,0 +1,301 @@
+"""Tables and files that the commands ``evergraph ws`` write."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rich.table import Table
+from rich.text import Text
+
+from evergraph.errors import InputError
+from evergraph.graph.classes import UNSEEN
+from evergraph.workspace.change import counted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from rich.console import Console, JustifyMethod
+
+    from evergraph.workspace.review import FlaggedVertex, ReviewGroup
+    from evergraph.workspace.scores import ClassRow, SliceScores, Status
+    from evergraph.workspace.store import LogEntry
+
+_Row = TypeVar("_Row")
+_CSV, _PARQUET = ".csv", ".parquet"
+
+_MOST_DECISIONS = 20
+_MOST_LINES = 40
+_MOST_CLASSES = 4
+_MOST_GROUPS = 10
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+def show_decisions(to: Console, table: pa.Table, *, brief: bool) -> None:
+    """Print how many vertices were decided and flagged and, unless brief, the first decisions."""
+    decided, models = table.column("class").to_pylist(), table.column("model").to_pylist()
+    times = dict.fromkeys(map(str, table.column("time").to_pylist()))
+    vertices = counted(len(decided), "vertex", "vertices")
+    to.print(
+        Text(f"{decided.count(UNSEEN):,} of {vertices} of {', '.join(times)} flagged as {UNSEEN} by model {models[0]}")
+    )
+    if brief:
+        return
+    to.print()
+    rows = table.slice(0, _MOST_DECISIONS).to_pylist()
+    widths = [min(most, max(len(str(row[name])) for row in rows)) for name, most in (("id", 16), ("class", 20))]
+    left = max(to.width - sum(widths) - 18, 20)  # the rest is for numbers and gaps
+    shown = _table("id", "class", "score:", "prob.:", "nearest classes", "neighbours")
+    for row in rows:
+        _add(
+            shown,
+            _cut(str(row["id"]), widths[0]),
+            _cut(row["class"], widths[1]),
+            f"{row['score']:.3f}",
+            f"{row['probability']:.3f}",
+            _cut(row["nearest"], left - left // 2),
+            _cut(row["neighbours"] or "none", left // 2),
+        )
+    to.print(shown)
+    more = len(decided) - len(rows)
+    to.print(f"and {more:,} more; --out FILE writes all, in full\n" if more else "")
+
+
+def show_status(to: Console, folder: Path, found: Status, last: SliceScores | None, following: str) -> None:
+    """Print the status of a workspace."""
+    facts = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    rows = {
+        "workspace": f"{folder}, version {found.version}; you can restore versions from {found.kept}",
+        "graph": f"{counted(found.vertices, 'vertex', 'vertices')} ({found.labelled:,} labelled) and "
+        f"{counted(found.edges, 'edge')}, {found.first_time} to {found.last_time}",
+        "history": found.history_why.removeprefix("history of "),
+        "model": f"{found.model}, {found.model_restart}: {found.model_why}",
+        "classes": f"{found.classes:,} known to the model",
+        "retired": ", ".join(found.retired),
+        "waiting": f"{counted(found.fresh_labels, 'label')} to train on, "
+        f"{counted(found.undecided, 'vertex', 'vertices')} to predict, {found.to_review:,} to review",
+        "scores": "" if last is None else _describe(last),
+        "next": following,
+    }
+    for name, text in rows.items():
+        if text:
+            _add(facts, name, text)
+    to.print(facts)
+
+
+def _describe(row: SliceScores) -> str:
+    return (
+        f"{row.time}, with {row.labelled:,} of {counted(row.decided, 'label')}: accuracy {_number(row.accuracy)}, "
+        f"Open-F1 {_number(row.open_f1)}, MCC {_number(row.mcc)}; {row.alarm_rate:.1%} flagged as {UNSEEN}, "
+        f"{_number(row.unseen, '.1%')} truly {UNSEEN}"
+    )
+
+
+def show_scores(to: Console, found: Sequence[SliceScores]) -> None:
+    """Print the scores of the slices, the newest last."""
+    if not found:
+        to.print("There are no decisions yet, so there are no scores.")
+        return
+    # Short enough for days as times and a million vertices on 80 columns.
+    heads = ("time", "decided", "labels", "acc.", "F1", "MCC", "flag.", "unseen", "late", "drift", "model")
+    table = _table(*(f"{head}:" for head in heads))
+    for row in _newest(to, found, "slices"):
+        _add(
+            table,
+            str(row.time),
+            f"{row.decided:,}",
+            f"{row.labelled:,}",
+            *(_number(value) for value in (row.accuracy, row.open_f1, row.mcc)),
+            f"{row.alarm_rate:.1%}",
+            _number(row.unseen, ".1%"),
+            _number(row.latency, ".1f"),
+            _number(row.drift, ".2f"),
+            ",".join(map(str, row.models)) if len(row.models) < 3 else f"{row.models[0]}-{row.models[-1]}",
+        )
+    to.print(table)
+    to.print(
+        "\nThe last decision before the label counts. acc.: accuracy; F1: Open-F1; flag.: share flagged as unseen; "
+        "unseen: share whose class the model did not know; late: label latency in periods; drift: change of the class "
+        "distribution (0 to 1)."
+    )
+
+
+def show_groups(to: Console, groups: Sequence[ReviewGroup], total: int, *, only: int | None = None) -> None:
+    """Print the groups of flagged vertices, or one of them."""
+    shown = groups[:_MOST_GROUPS] if only is None else groups[only - 1 : only]
+    if not shown:
+        return
+    several = len({group.time for group in groups}) > 1
+    left = max(to.width - (27 if several else 22), 30)  # the rest is for numbers and gaps
+    table = _table("group:", "size:", "edges:", *(["time:"] if several else []), "words", "examples")
+    for group in shown:
+        such = (f"{id} ({', '.join(words)})" if words else str(id) for id, words in group.exemplars)
+        _add(
+            table,
+            str(group.number),
+            f"{group.size:,}",
+            f"{group.edges:,}",
+            *([str(group.time)] if several else []),
+            ", ".join(group.terms) or "-",
+            "\n".join(_cut(text, left - left // 2) for text in such),
+        )
+    to.print(table)
+    if only is None:
+        more = len(groups) - len(shown)
+        smaller = f"and {counted(more, 'smaller group')} (--json shows all); " if more else ""
+        alone = total - sum(group.size for group in groups)
+        to.print(f"{smaller}{counted(alone, 'vertex', 'vertices')} in no group")
+    to.print()
+
+
+def show_review(to: Console, rows: Sequence[FlaggedVertex], total: int, *, group: int | None = None) -> None:
+    """Print flagged vertices, or those of one group."""
+    from evergraph.analysis.explain import in_words
+
+    if not rows:
+        to.print("No unlabelled vertex is flagged as unseen.")
+        return
+    for row in rows:
+        belongs = "no group" if row.group is None else f"group {row.group}"
+        to.print(Text(f"{row.id}, {row.time}, score {row.score:.3f}, {belongs}", style="bold"))
+        table = Table(show_header=False, box=None, padding=(0, 1, 0, 2))
+        table.add_column(no_wrap=True)
+        table.add_column()
+        if row.words:
+            _add(table, "words", ", ".join(row.words))
+        _add(table, "nearest class", f"{row.best} {row.probability:.2f}")
+        most = in_words(row.neighbours[:_MOST_CLASSES])
+        left = sum(count for _, count in row.neighbours[_MOST_CLASSES:])
+        _add(table, "neighbours", (f"{most}, others {left:,}" if left else most) or "none")
+        to.print(table)
+    more = f"; {len(rows):,} shown (more: --most N; all: --out FILE)" if total > len(rows) else ""
+    which = "to review" if group is None else f"in group {group}"
+    to.print(f"\n{counted(total, 'vertex', 'vertices')} {which}{more}")
+
+
+def show_log(to: Console, entries: Sequence[LogEntry], kept: Sequence[int], rollback: str) -> None:
+    """Print the commands, the newest last, and how to restore a version."""
+    rows = _newest(to, entries, "commands")
+    table = _table("version:", "when (UTC)", "command", "what")
+    for entry in rows:
+        _add(table, str(entry.version), entry.when[:16].replace("T", " "), entry.command, entry.what)
+    to.print(table)
+    if len(kept) > 1:
+        to.print(Text(f"\nYou can restore versions from {kept[0]}: {rollback}"), soft_wrap=True)
+
+
+def show_classes(to: Console, found: Sequence[ClassRow]) -> None:
+    """Print the classes, in the order in which they became known."""
+    table = _table("class", "first:", "last:", "vertices:", "")
+    for row in found:
+        note = "retired" if row.retired else "" if row.known else "unknown to the model"
+        ends = ("-" if time is None else str(time) for time in (row.first, row.last))
+        _add(table, row.name, *ends, f"{row.support:,}", note)
+    to.print(table)
+
+
+def _newest(to: Console, rows: Sequence[_Row], what: str) -> Sequence[_Row]:
+    if len(rows) > _MOST_LINES:
+        to.print(f"The last {_MOST_LINES} of {len(rows):,} {what} (--json shows all)")
+    return rows[-_MOST_LINES:]
+
+
+def _table(*heads: str) -> Table:
+    """Return an empty table; columns of numbers have a colon after their name."""
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    for head in heads:
+        is_number = head.endswith(":")
+        justify: JustifyMethod = "right" if is_number else "left"
+        table.add_column(head.removesuffix(":"), justify=justify, no_wrap=is_number, overflow="fold")
+    return table
+
+
+def _add(table: Table, *cells: str) -> None:
+    """Add a row of plain text, in which brackets are not markup."""
+    table.add_row(*(Text(cell) for cell in cells))
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def _number(value: float | None, form: str = ".3f") -> str:
+    return "-" if value is None else f"{value:{form}}"
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def check_out(out: Path | None, *, replace: bool, parquet: bool = True) -> None:
+    """Refuse a file that could not be written, before anything is done."""
+    if out is None:
+        return
+    suffixes = [_CSV, _PARQUET] if parquet else [_CSV]
+    if out.suffix.lower() not in suffixes:
+        raise InputError(
+            "this file format is not known", file=out, fix=f"use a name that ends in {' or '.join(suffixes)}"
+        )
+    if out.is_dir():
+        raise InputError("this is a folder, not a file", file=out, fix="give a file in it")
+    if not out.parent.is_dir():
+        raise InputError("this folder does not exist", file=out.parent, fix="create it, or choose another")
+    if out.exists() and not replace:
+        raise InputError("this file exists already", file=out, fix="choose another name, or give --replace")
+
+
+def write_table(out: Path, table: pa.Table) -> None:
+    """Write a table as CSV or Parquet, depending on the file's name; atomic."""
+    if out.suffix.lower() == _CSV:
+        _write_csv(out, table.column_names, zip(*(column.to_pylist() for column in table.columns), strict=True))
+        return
+    import pyarrow.parquet as pq
+
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer)
+    _write(out, buffer.getvalue())
+
+
+def write_review(out: Path, rows: Sequence[FlaggedVertex], id_column: str, label_column: str) -> None:
+    """Write flagged vertices as CSV with an empty column for labels, under the names that ws label reads."""
+    from evergraph.analysis.explain import in_words
+
+    heads = ("time", "score", "best", "probability", "words", "neighbours", "model", "group")
+    others = [f"{name}_" if name in (id_column, label_column) else name for name in heads]
+    cells = (
+        (
+            row.id,
+            row.time,
+            row.score,
+            row.best,
+            row.probability,
+            ", ".join(row.words),
+            in_words(row.neighbours),
+            row.model,
+            row.group,
+            "",
+        )
+        for row in rows
+    )
+    _write_csv(out, [id_column, *others, label_column], cells)
+
+
+def _write_csv(out: Path, names: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows(rows)
+    _write(out, text.getvalue().encode())
+
+
+def _write(out: Path, data: bytes) -> None:
+    from evergraph.storage.files import write_atomic
+
+    try:
+        write_atomic(out, data)
+    except BaseException:
+        out.with_name(f"{out.name}.new").unlink(missing_ok=True)
+        raise

@@ -1,0 +1,165 @@
+"""Decide vertices without a label: predicted class or unseen, with scores and reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evergraph.analysis.explain import in_words, neighbours_of
+from evergraph.detect import Outputs
+from evergraph.errors import InputError
+from evergraph.graph import ids as id_columns
+from evergraph.graph.classes import UNSEEN
+from evergraph.graph.evolving import EvolvingGraph
+from evergraph.learning.learner import EXCLUDED, LifelongLearner
+from evergraph.learning.task import Task
+from evergraph.workspace.change import Change, counted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["best_classes", "predict", "without_labels_of"]
+
+_NEAREST = 3
+
+
+def predict(change: Change, time: int | str | None) -> pa.Table:
+    """Decide vertices and store the decisions; see `Workspace.predict`."""
+    import pyarrow as pa
+
+    state, graph = change.state, change.graph
+    times, learner = _choose_times(change, time), change.learner()
+    tables, new = [], False
+    for moment in times:
+        table, rows = _decide(learner, graph, moment, state.settings.history, state.model.number, state.retired)
+        tables.append(table)
+        new |= _write_decisions(change, moment, table, change.contents.vertices[rows].tolist())
+    found = pa.concat_tables(tables)
+    if new:
+        flagged = found.column("class").to_pylist().count(UNSEEN)
+        vertices = counted(found.num_rows, "vertex", "vertices")
+        span = ", ".join(map(graph.axis.label, times))
+        change.finish("predict", f"{flagged:,} of {vertices} of {span} flagged as unseen by model {state.model.number}")
+    return found
+
+
+def without_labels_of(graph: EvolvingGraph, classes: Collection[str]) -> EvolvingGraph:
+    """Return the graph without the labels of some (retired) classes."""
+    rows = [graph.classes.row(name) for name in classes if name in graph.classes]
+    if not rows:
+        return graph
+    codes = np.where(np.isin(graph.codes, rows), np.int32(-1), graph.codes)
+    codes.flags.writeable = False
+    return replace(graph, codes=codes)
+
+
+def best_classes(
+    learner: LifelongLearner, graph: EvolvingGraph, time: int, history: int | None, retired: Collection[str] = ()
+) -> NDArray[np.object_]:
+    """Return the most likely known class of each vertex of a slice."""
+    task = Task(graph, time, history, mode="inductive")
+    columns = learner.without_classes(retired).outputs(task).logits.argmax(1)
+    return np.array(learner.classes_, object)[columns.cpu().numpy()]
+
+
+def _choose_times(change: Change, time: int | str | None) -> list[int]:
+    """Return the periods to decide: the given one, those with undecided vertices, or the newest unlabelled one."""
+    axis = change.graph.axis
+    unlabelled = "FROM labels WHERE label IS NULL AND until IS NULL"
+    open_times = [moment for (moment,) in change.records.query(f"SELECT DISTINCT time {unlabelled} ORDER BY time")]
+    if not open_times:
+        raise InputError("every vertex has a label, so there is nothing to predict", fix="add a slice first")
+    if time is not None:
+        try:
+            # A number is a time as it is written, not a number of periods.
+            wanted = axis.period(str(time) if axis.unit in ("integer", "year") else time)
+        except InputError as error:  # without the column and row it names
+            raise InputError(error.problem, fix=error.fix) from None
+        if wanted not in open_times:
+            raise InputError(
+                f"no vertex of {axis.label(wanted)} is without a label",
+                fix=f"choose one of {', '.join(map(axis.label, open_times[-5:]))}",
+            )
+        return [wanted]
+    undecided = "NOT EXISTS (SELECT 1 FROM decisions WHERE decisions.vertex = labels.vertex)"
+    found = change.records.query(f"SELECT DISTINCT time {unlabelled} AND {undecided} ORDER BY time")
+    return [moment for (moment,) in found] or open_times[-1:]
+
+
+def _decide(
+    learner: LifelongLearner, graph: EvolvingGraph, time: int, history: int | None, model: int, retired: Collection[str]
+) -> tuple[pa.Table, NDArray[np.int64]]:
+    """Decide the unlabelled vertices of a slice; return the decisions and the vertices' rows in the graph."""
+    import pyarrow as pa
+
+    # As in training: a detector that uses labels must not see those of retired classes.
+    task = Task(without_labels_of(graph, retired), time, history, mode="inductive")
+    # Rewound, so that there is no warning about labels it may have learnt: these vertices have none.
+    learner = learner.without_classes(retired).rewound(time)
+    outputs = learner.outputs(task)
+    decisions = learner.predict(task, outputs=outputs)
+    window = replace(task.window, graph=graph)
+    chosen = np.flatnonzero(window.codes[task.test] < 0)
+    rows = chosen + task.test.start
+    table = pa.table(
+        {
+            "id": id_columns.to_arrow(id_columns.take(decisions.ids, chosen)),
+            "time": [graph.axis.value(time)] * len(chosen),
+            "class": decisions.classes[chosen].tolist(),
+            "score": decisions.score[chosen],
+            "probability": decisions.probability[chosen],
+            "best": decisions.best[chosen].tolist(),
+            "model": np.full(len(chosen), model),
+            "nearest": _nearest_classes(learner, outputs, chosen),
+            "neighbours": [in_words(around) for around in neighbours_of(window, rows)],
+        }
+    )
+    return table, rows + window.rows.start
+
+
+def _nearest_classes(learner: LifelongLearner, outputs: Outputs, chosen: NDArray[np.int64]) -> list[str]:
+    """Return the most likely known classes of some vertices with their probabilities, as text."""
+    logits, detector = outputs.logits[chosen], learner.detector_.detector
+    shares = detector.probabilities(logits).cpu().numpy()
+    values = logits.cpu().numpy()
+    order = np.argsort(-values, axis=1, kind="stable")
+    found = []
+    for row, columns in enumerate(order):
+        named: dict[str, float] = {}
+        for column in columns[values[row, columns] > EXCLUDED]:  # merged classes have several columns
+            named.setdefault(learner.classes_[column], float(shares[row, column]))
+            if len(named) == _NEAREST:
+                break
+        found.append(", ".join(f"{name} {share:.2f}" for name, share in named.items()))
+    return found
+
+
+def _write_decisions(change: Change, time: int, table: pa.Table, vertices: list[int]) -> bool:
+    """Write decisions, unless they equal the last ones on that slice; return whether they are new."""
+    records, numbers = change.records, {UNSEEN: None, **change.class_numbers()}
+    last = records.select(
+        "decisions",
+        "time = ?1 AND version = (SELECT max(version) FROM decisions WHERE time = ?1) ORDER BY vertex",
+        time,
+    )
+    reasons = ("score", "probability", "model", "nearest", "neighbours")
+    rows = [
+        (
+            vertex,
+            change.version,
+            str(row["id"]),
+            time,
+            numbers[row["class"]],
+            numbers[row["best"]],
+            *(row[name] for name in reasons),
+        )
+        for vertex, row in zip(vertices, table.to_pylist(), strict=True)
+    ]
+    if [tuple(row._replace(version=change.version)) for row in last] == sorted(rows, key=lambda row: row[0]):
+        return False
+    records.insert("decisions", rows)
+    return True
