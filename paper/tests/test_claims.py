@@ -285,16 +285,16 @@ def test_c8_full_history_and_sage() -> None:
     def ranked(row: Row) -> float:
         return 0.5 + 0.001 * row.level + 0.01 * (row.model == "sage")
 
-    check(accuracy.c8, evidence(made(rows, ranked)), "holds", "unbeaten for 6 of 6 models", "at 4 of 4 levels")
+    check(accuracy.c8, evidence(made(rows, ranked)), "holds", "not beaten for 6 of 6 models", "at 4 of 4 levels")
     shorter = made(rows, lambda row: ranked(row) - 0.2 * (row.level == 100 and row.model in ("mlp", "sgc")))
-    found = check(accuracy.c8, evidence(shorter), "fails", "unbeaten for 4 of 6 models")
+    found = check(accuracy.c8, evidence(shorter), "fails", "not beaten for 4 of 6 models")
     assert found.details["graphs"]["dblp-easy"]["parts"] == {"full history": "fails", "sage": "holds"}
     check(accuracy.c8, evidence(made([row for row in rows if row.level < 100], ranked)), "not testable here")
     sgc_ahead = lambda row: ranked(row) + 0.1 * (row.model == "sgc")  # noqa: E731
     check(accuracy.c8, evidence(made(rows, sgc_ahead)), "fails", "(by sgc at 25, sgc at 50")
     check(accuracy.c8, evidence(made(exp2([HARD]), sgc_ahead), HARD), "holds")
-    assert "dblp-hard: full history is unbeaten for 5 of 6 models" in found.paper
-    assert "pharmabio: full history is unbeaten for 5 of 6 models, GraphSAGE at 4 of 4 levels" in found.paper
+    assert "dblp-hard: full history is not beaten for 5 of 6 models" in found.paper
+    assert "pharmabio: full history is not beaten for 5 of 6 models, GraphSAGE at 4 of 4 levels" in found.paper
 
 
 # --- experiments 2a and 3 --------------------------------------------------------------------------------------------
@@ -422,7 +422,7 @@ def test_c13_thresholds() -> None:
             detection.c13,
             evidence(made(rows, mcc=said, seeds=seeds), HARD),
             "holds",
-            ".75 is unbeaten at 7 of 7 factors",
+            ".75 is not beaten at 7 of 7 factors",
             "helps in 0 of 18 cells",
             "peak is at factor 1;",
         )
@@ -430,7 +430,7 @@ def test_c13_thresholds() -> None:
         helps = made(rows, mcc=lambda row, t, a: said(row, t, a) + 0.2 * (a == 2 and t >= 0.5), seeds=seeds)
         check(detection.c13, evidence(helps, HARD), "fails", "helps in 3 of 18 cells")
     low = made(rows, mcc=lambda row, t, a: 0.2 if t == 0.25 else said(row, t, a))
-    check(detection.c13, evidence(low, HARD), "fails", "unbeaten at 0 of 7")
+    check(detection.c13, evidence(low, HARD), "fails", "not beaten at 0 of 7")
     check(detection.c13, evidence(made(rows, unseen=False), HARD), "not testable here", "missing")
     parts, _ = detection.ablation({(0.5, None): {0: np.array([0.1])}})
     assert set(parts.values()) == {None}

@@ -145,7 +145,7 @@ _TABLE_NOTE = """\
 New classes first appear at a task. Histories cover 25 / 50 / 75 % of the time differences over two hops: in the whole \
 graph, as the paper has it, and in what there is before the first task. Drift is the smallest and largest total \
 variation between the classes of a task and those before it. The paper defines it against the time before; the \
-authors' code compares with all times before, unless told otherwise."""
+authors' code compares with all times before by default."""
 
 
 def datasets_table(facts: Sequence[Facts], note: str = "") -> Table:

@@ -363,7 +363,7 @@ def splits_table(rows: Sequence[StaticRow]) -> Table:
 
 
 def exp1_figures(results: Results) -> dict[str, Figure]:
-    """Accuracy over inference epochs for each split: without pre-training above, with it below, a column a graph."""
+    """Accuracy by inference epoch for each split: without pre-training above, with it below; one column per graph."""
     found = curves(results)
     figures = {}
     for split in ("A", "B"):

@@ -35,7 +35,7 @@ from evergraph_paper.plan import LABEL_RATES, LEVELS, MODELS, RESTARTS, exp2a
 
 ALMOST_ALL = 0.8
 ENOUGH = 4
-"""So many of the six models must have results on a graph for what is said of all of them."""
+"""Number of the six models that must have results on a graph before a claim about all of them is tested."""
 T = TypeVar("T")
 Cell = tuple[str, str]
 """A graph and a model."""
@@ -280,7 +280,7 @@ def _best_parts(
     }
     beaten = [f"{'/'.join(models)} at {level}" for level, models in over_sage.items() if models]
     text = (
-        f"full history is unbeaten for {fine} of {len(here)} models, GraphSAGE at "
+        f"full history is not beaten for {fine} of {len(here)} models, GraphSAGE at "
         f"{len(over_sage) - len(beaten)} of {len(over_sage)} levels{f' (by {listed(beaten)})' if beaten else ''}"
     )
     return parts, text, {"levels_that_beat_full": here, "models_that_beat_sage": over_sage}
@@ -423,8 +423,8 @@ def c9(evidence: Evidence) -> Verdict:
         details[graph] = {"verdict": answer(by_graph[graph]), "classes_appear": appear, "models": cells}
     return judged(
         "C9",
-        "A model that is trained once gets worse over time where classes appear and stands still where none do; "
-        "training on is better everywhere.",
+        "A model that is trained once gets worse over time where classes appear and does not change where none do; "
+        "continuous training is better everywhere.",
         on_graphs(by_graph),
         numbers=numbers,
         missing="experiment 2a, trained once and trained on",
@@ -538,7 +538,7 @@ def c10(evidence: Evidence) -> Verdict:
         }
     return judged(
         "C10",
-        "Accuracy falls with the share of labels. Warm restarts are better than cold ones throughout, the more so with "
+        "Accuracy falls with the share of labels. Warm restarts are better than cold ones throughout, especially with "
         "short histories and few labels.",
         on_graphs(by_graph),
         numbers=numbers,

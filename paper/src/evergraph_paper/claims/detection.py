@@ -234,7 +234,7 @@ def ablation(
     }
     best = max(means, key=lambda key: means[key])
     text = (
-        f".75 is unbeaten at {len(unbeaten)} of {len(ALPHAS) + 1} factors, risk reduction helps in {len(helped)} of "
+        f".75 is not beaten at {len(unbeaten)} of {len(ALPHAS) + 1} factors, risk reduction helps in {len(helped)} of "
         f"{len(high)} cells, without a least threshold the peak is at factor {peak:g}; best MCC {means[best]:.3f} at "
         f"threshold {best[0]:g}, {'no risk reduction' if best[1] is None else f'factor {best[1]:g}'}"
     )

@@ -66,8 +66,8 @@ def c1(evidence: Evidence) -> Verdict:
         )
         details[graph] = {"verdict": answer(by_graph[graph]), "after_epoch_10": late, "gain": gains, "mean_gain": gain}
     statement = (
-        "Once a model is trained on the labelled subgraph, training it on with unlabelled vertices gains nothing: "
-        "accuracy stands still within about 10 epochs."
+        "Once a model is trained on the labelled subgraph, further training with unlabelled vertices gains nothing: "
+        "accuracy is constant after about 10 epochs."
     )
     return _static("C1", statement, on_graphs(by_graph), numbers, evidence, known, _FIGURE, details)
 
@@ -147,9 +147,9 @@ def c3(evidence: Evidence) -> Verdict:
         }
         for model in models
     }
-    statement = "With pre-training the accuracies of the two splits are distributed more alike than without."
+    statement = "With pre-training the accuracies of the two splits are distributed more similarly than without."
     known = [curve for curve in curves(evidence.static) if curve.model in models]
-    paper = f"{ranges[0]} with, {ranges[1]} without, in a statistic that cannot tell (A13)"
+    paper = f"{ranges[0]} with, {ranges[1]} without, in a statistic that does not show this (A13)"
     return _static("C3", statement, every_part(closer.values()), numbers, evidence, known, paper, details)
 
 
