@@ -154,6 +154,7 @@ def drift_chart(drift: Sequence[DriftAt], first: str | None) -> Chart:
     if first is not None:
         start = _placed([*times, first])[-1]
         layout |= _mark(start, "first task", left=start > _placed(times)[len(times) // 2])
+        layout["margin"] |= {"t": 28}
     label = "Line chart of the drift by period; the numbers are in the table below."
     return Chart("drift-chart", label, "Drift, from 0 to 1", data, layout, keys)
 
@@ -435,9 +436,9 @@ def _percents(bands: Sequence[Band | None]) -> list[str]:
 
 
 def _mark(x: Any, text: str, *, left: bool) -> dict[str, Any]:
-    """Return a vertical dotted line with a text beside it."""
+    """Return a vertical dotted line with a text above the plot, which needs a top margin."""
     line = {"color": "var(--soft)", "width": 1.5, "dash": "2px,3px"}
-    note = {"x": x, "y": 1, "yref": "paper", "yanchor": "top", "text": _escaped(text), "showarrow": False}
+    note = {"x": x, "y": 1, "yref": "paper", "yanchor": "bottom", "text": _escaped(text), "showarrow": False}
     note |= {"xanchor": "right" if left else "left", "xshift": -4 if left else 4}
     note["font"] = {"color": "var(--text)", "size": 12}
     shape = {"type": "line", "x0": x, "x1": x, "yref": "paper", "y0": 0, "y1": 1, "line": line}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -102,9 +103,16 @@ def _environment() -> Any:
         loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
-    made.filters["prose"] = lambda text: text.replace(" %", "\u00a0%")  # no line break before %
+    made.filters["prose"] = _prose
     made.tests["missing"] = lambda part: isinstance(part, Missing)
     return made
+
+
+def _prose(text: str) -> Any:
+    """Escape a text, without line breaks before % and inside an option such as --against."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub("(--[a-z-]+)", r"<span>\1</span>", str(escape(text.replace(" %", "\u00a0%")))))  # noqa: S704
 
 
 @cache
@@ -197,7 +205,8 @@ def _differences(graph: GraphDescription, content: ReportContent) -> Body | Miss
     else:
         covered = _share(sum(shares[: history + 1]))
         in_use = f"The history in use, {_long(history, steps)}, covers {covered} of the pairs."
-    sizes = ", ".join(f"{size} covers {level} %" for level, size in found.history_sizes.items())
+    levels = {size: level for level, size in found.history_sizes.items()}  # the highest level of each size
+    sizes = ", ".join(f"{size} covers {level} %" for size, level in levels.items())
     after = f"{in_use} A history of {sizes} of the pairs. Only vertices before {graph.first_task} are counted."
     totals = accumulate(shares)
     rows = [
