@@ -92,3 +92,12 @@ def test_browser_tests_may_not_be_skipped_in_ci(ci, code, told, tmp_path):
     done = subprocess.run(call, cwd=tmp_path, env={**os.environ, "CI": ci}, capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stdout
     assert told in done.stdout
+
+
+def test_the_architecture_page_is_short_and_names_files_that_exist():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert len(page.splitlines()) <= 150
+    named = re.findall(r"`((?:\w+/)*\w+\.py|\w+/)`", page)
+    assert len(named) > 20
+    missing = [path for path in named if not any((root / path).exists() for root in (ROOT, ROOT / "src" / "evergraph"))]
+    assert missing == []

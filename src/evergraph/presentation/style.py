@@ -105,7 +105,8 @@ def legend_below(picture: Figure) -> None:
     for rows in range(1, len(shown) + 1):
         columns = -(-len(shown) // rows)
         look: dict[str, Any] = {"frameon": False, "fontsize": 8, "handlelength": 3.2, "columnspacing": 1.5}
-        legend = picture.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=columns, **look)
+        look["loc"] = "outside lower center"  # prose: ok, the spelling of Matplotlib
+        legend = picture.legend(shown.values(), shown.keys(), ncols=columns, **look)
         if columns == 1 or legend.get_window_extent().width <= picture.bbox.width:
             return
         legend.remove()
