@@ -571,7 +571,7 @@ def test_scores_of_months_fit_eighty_columns(command, data, tmp_path, monkeypatc
     assert code == 0
     assert max(map(len, out.splitlines())) <= 80
     head, row, *_ = out.splitlines()
-    heads = "time decided labels acc. F1 MCC flag. unseen late drift model"
+    heads = "time decided labels acc. F1 MCC alarms unseen late drift model"
     assert head.split() == heads.split()
     assert row.split()[:3] == ["2014-11", "70", "70"]
     assert len(row.split()) == len(heads.split())

@@ -101,7 +101,7 @@ def show_scores(to: Console, found: Sequence[SliceScores]) -> None:
         to.print("There are no decisions yet, so there are no scores.")
         return
     # Short enough for days as times and a million vertices on 80 columns.
-    heads = ("time", "decided", "labels", "acc.", "F1", "MCC", "flag.", "unseen", "late", "drift", "model")
+    heads = ("time", "decided", "labels", "acc.", "F1", "MCC", "alarms", "unseen", "late", "drift", "model")
     table = _table(*(f"{head}:" for head in heads))
     for row in _newest(to, found, "slices"):
         _add(
@@ -118,7 +118,7 @@ def show_scores(to: Console, found: Sequence[SliceScores]) -> None:
         )
     to.print(table)
     to.print(
-        "\nThe last decision before the label counts. acc.: accuracy; F1: Open-F1; flag.: share flagged as unseen; "
+        "\nThe last decision before the label counts. acc.: accuracy; F1: Open-F1; alarms: share flagged as unseen; "
         "unseen: share whose class the model did not know; late: label latency in periods; drift: change of the class "
         "distribution (0 to 1)."
     )

@@ -439,7 +439,7 @@ def _nearest(context: SliceContext, rows: _Longs) -> list[tuple[_Longs, _Longs]]
         found.append((one, near[one, place]))
     else:
         older, new = context.texts
-        words = sparse.csr_array(context.words[context.start :])
+        words = sparse.csr_array(context.words[context.start :], dtype=np.float64)
         matrices.append(_rare(words, older + new, new, len(context.window)))
     for matrix in matrices:
         near_to = nearest_by_words(matrix, _NEAREST, ranks, rows).tocoo()
@@ -450,7 +450,7 @@ def _nearest(context: SliceContext, rows: _Longs) -> list[tuple[_Longs, _Longs]]
 def _neighbours(context: SliceContext) -> sparse.csr_array:
     """Return the neighbours of the slice's vertices, weighted by rarity; columns in the order of ids."""
     links, n = context.window.links, len(context.window)
-    ones = np.ones(len(links.indices), np.float32)
+    ones = np.ones(len(links.indices))  # in double precision, so that ranks decide between equally near ones
     around = sparse.csr_array((ones, links.indices, links.indptr), shape=(n, n))[context.start :]
     around = sparse.csr_array(around[:, _by_id(context.window.ids)])
     new = np.bincount(around.indices, minlength=n)
