@@ -1,6 +1,6 @@
-"""Many small slices go through add, predict and label in one process: a round must not cost more as they pile up.
+"""Time of add, predict and label for many small slices in one process: a round must not get slower.
 
-Usage: ``python -m benchmarks.bench_slices --slices 1000``; ``--draw docs/assets/slices`` draws it.
+Usage: ``python -m benchmarks.bench_slices --slices 1000``; ``--draw docs/assets/slices`` draws the figure.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ SLICES, SIZE, SKIPPED = 1000, 50, 10
 
 
 def rounds(folder: Path, slices: int, *, seed: int = 0) -> tuple[list[list[float]], list[int]]:
-    """Take slices through a workspace of metamath: of each round the seconds of its commands, and bytes on disk."""
+    """Return the seconds of each command and the bytes on disk, for each round on a workspace of metamath."""
     from evergraph.datasets import metamath
     from evergraph.workspace import Workspace
 
     graph, rng = metamath(), np.random.default_rng(seed)
-    # The vertices of metamath's last time are the models for new ones: their words, edges to their likes, their class.
+    # New vertices copy the words and the class of random vertices of metamath's last year.
     last = np.flatnonzero(graph.times == graph.last_time)
     names, words = graph.labels[last], list(graph.features.columns)  # type: ignore[union-attr]
     workspace = Workspace.create(folder, graph, history=3, steps=20)
@@ -55,7 +55,7 @@ def _bytes(folder: Path) -> int:
 
 
 def ratio(seconds: list[list[float]]) -> tuple[float, float, float]:
-    """Seconds of the first hundred rounds after the tenth, of the last hundred, and how many times the first is that.
+    """Return the mean seconds of the first hundred rounds after the tenth and of the last hundred, and their ratio.
 
     With fewer than a thousand rounds, a tenth of them is used instead of a hundred.
     """
@@ -66,13 +66,13 @@ def ratio(seconds: list[list[float]]) -> tuple[float, float, float]:
 
 
 def bend(sizes: list[int]) -> float:
-    """Bytes that a slice of the second half adds, in those that one of the first half does: 1 is linear."""
+    """Return the bytes per slice of the second half divided by those of the first half; 1 is linear."""
     middle = len(sizes) // 2
     return (sizes[-1] - sizes[middle]) / (len(sizes) - 1 - middle) / ((sizes[middle] - sizes[0]) / middle)
 
 
 def draw(seconds: list[list[float]], sizes: list[int], stem: Path) -> None:
-    """Seconds of each round, and bytes on disk."""
+    """Draw the time of each command and the bytes on disk."""
     from evergraph.presentation.style import COLOURS, figure, legend_below, save
 
     with figure(1, 2) as (picture, axes):

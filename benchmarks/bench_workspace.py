@@ -1,4 +1,4 @@
-"""A slice of 1,000 vertices arrives at a workspace of dblp-hard, is decided, gets its labels and is learnt."""
+"""Time of add, predict, label and update for a slice of 1,000 vertices on a workspace of dblp-hard."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Timed = tuple[float, float]
 
 
 def prepare(data: Path, out: Path) -> None:
-    """A workspace of all vertices but the youngest, and these with their edges and their labels as files."""
+    """Create a workspace without the newest vertices, and files with these vertices, their edges and labels."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -41,7 +41,7 @@ def prepare(data: Path, out: Path) -> None:
 
 
 def deciding(out: Path) -> tuple[Timed, Timed]:
-    """Add and predict on a copy of the workspace: of each its seconds, and those of the processor, after imports."""
+    """Add and predict on a copy of the workspace; return wall and CPU seconds of each, after imports."""
     import pyarrow.dataset  # noqa: F401  # which reading Parquet imports
 
     from evergraph.workspace import Workspace
@@ -54,7 +54,7 @@ def deciding(out: Path) -> tuple[Timed, Timed]:
 
 
 def learning(out: Path) -> tuple[Timed, Timed]:
-    """Label and update, likewise."""
+    """Label and update; return wall and CPU seconds of each."""
     import pyarrow.dataset  # noqa: F401
 
     from evergraph.workspace import Workspace

@@ -1,10 +1,9 @@
-"""Kill the commands of a workspace at random moments, and look at what is left.
+"""Kill the commands of a workspace at random moments, and check what is left.
 
-Usage: ``python scripts/kill_workspace.py --kills 200 --seed 0``. Each kill is of one of the five commands, in a process
-of its own on a copy of a workspace, by SIGKILL at a moment drawn uniformly over the time that the command takes. What
-is left must open in the state before the command or in that after it, with all its objects whole. Then the same command
-is run again, and must come to the state that it comes to unkilled, with nothing left over. Leaves with 1 if anything
-was lost, corrupt or doubled; ``--out`` keeps the folders where it was.
+Usage: ``python scripts/kill_workspace.py --kills 200 --seed 0``. Each kill stops one of the five commands, which
+runs in its own process on a copy of a workspace, with SIGKILL at a random moment of its run. The workspace must then be in the state before or after the command, with all objects intact. The same command is run again and must reach
+the same state as without the kill, with no leftover files. Exits with 1 if anything was lost, corrupt or doubled;
+``--out`` keeps the folders of such cases.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ Rows = dict[str, Any]
 
 @dataclass(frozen=True)
 class Command:
-    """A command of a workspace, the folder before it (None where there is none), and all there is before and after."""
+    """A command, the folder before it (None if it creates the workspace), and the records before and after it."""
 
     name: str
     run: Callable[[Path], object]
@@ -54,7 +53,7 @@ class Command:
     after: Rows
 
     def prepare(self, folder: Path) -> None:
-        """Make a folder as it is before the command."""
+        """Copy the folder as it is before the command."""
         if self.folder is not None:
             shutil.copytree(self.folder, folder)
 
@@ -106,9 +105,9 @@ def _label(ids: list[Any], labels: list[str], folder: Path) -> None:
 
 
 def contents(folder: Path) -> Rows | None:
-    """All rows of the records, times of day aside; None where there is no workspace.
+    """Return all rows of the records except clock times; None if there is no workspace.
 
-    Everything is compared with its checksums, and every version that is kept must open, with its graph and its learner.
+    Everything is compared with its checksums, and every kept version must open, with its graph and its learner.
     """
     try:
         store = Store(folder)
@@ -129,7 +128,7 @@ def contents(folder: Path) -> Rows | None:
 
 
 def leftovers(folder: Path) -> set[str]:
-    """Files that no kept version needs."""
+    """Return the files that no kept version needs."""
     with Store(folder).read() as records:
         needed = needed_objects(records)
     beside = {path.name for path in folder.iterdir()} - {".lock", "workspace.db", OBJECTS}
@@ -137,7 +136,7 @@ def leftovers(folder: Path) -> set[str]:
 
 
 def judge_kill(command: Command, folder: Path) -> str:
-    """What a killed command left: the state ``before`` it or ``after`` it; else it is ``corrupt``, or ``lost``."""
+    """Return which state a killed command left: ``before`` or ``after`` it, or else ``corrupt`` or ``lost``."""
     try:
         found = contents(folder)
     except Exception:
@@ -155,7 +154,7 @@ def judge_kill(command: Command, folder: Path) -> str:
 
 
 def judge_again(command: Command, folder: Path) -> str | None:
-    """What is wrong once the same command was run again; None if nothing is."""
+    """Run the same command again; return what is wrong then, or None."""
     with contextlib.suppress(InputError):  # that there is nothing left to do
         command.run(folder)
     try:
@@ -173,7 +172,7 @@ def judge_again(command: Command, folder: Path) -> str | None:
 
 
 def in_a_child(run: Callable[[Path], object], folder: Path) -> int:
-    """Start a command in a process of its own; returns its number."""
+    """Start a command in its own process and return the process id."""
     child = os.fork()
     if not child:
         try:
@@ -186,7 +185,7 @@ def in_a_child(run: Callable[[Path], object], folder: Path) -> int:
 
 
 def killed_after(command: Command, folder: Path, seconds: float) -> bool:
-    """Run a command and kill it after so many seconds; returns whether it was still running."""
+    """Run a command and kill it after some seconds; return whether it was still running."""
     child = in_a_child(command.run, folder)
     time.sleep(seconds)
     os.kill(child, signal.SIGKILL)
@@ -197,7 +196,7 @@ def killed_after(command: Command, folder: Path, seconds: float) -> bool:
 
 
 def seconds_of(command: Command, root: Path) -> float:
-    """How long a command takes in a process of its own: the median of three."""
+    """Return the seconds that a command takes in its own process (median of three)."""
     found = []
     for turn in range(3):
         folder = root / f"{command.name}-{turn}"
@@ -212,7 +211,7 @@ def seconds_of(command: Command, root: Path) -> float:
 
 
 def campaign(commands: list[Command], kills: int, seed: int, root: Path) -> Iterator[tuple[str, str, str | None]]:
-    """Kill the commands in turn: of each kill the command, what it left, and what was wrong after running it again."""
+    """Kill the commands in turn; yield the command, the state it left, and what was wrong after running it again."""
     rng = np.random.default_rng(seed)
     seconds = {command.name: seconds_of(command, root) for command in commands}
     for number in range(kills):

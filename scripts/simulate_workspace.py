@@ -1,8 +1,8 @@
-"""Does a workspace decide as a run does? Simulate one over the years of a graph, and compare each decision.
+"""Check that a workspace makes the same decisions as a run, over the years of a graph.
 
-Usage: ``python scripts/simulate_workspace.py metamath --first 2017 --steps 10``. Year by year the slice arrives without
-labels, those of the year before come, the model is updated and decides. A run ``--mode inductive`` of the same settings
-sees the same and must decide the same. Leaves with 1 if any decision differs.
+Usage: ``python scripts/simulate_workspace.py metamath --first 2017 --steps 10``. Each year the slice
+arrives without labels, the labels of the year before arrive, the model is updated and predicts. A run with the same
+settings and ``--mode inductive`` must make the same decisions. Exits with 1 if any decision differs.
 """
 
 from __future__ import annotations
@@ -29,19 +29,7 @@ from evergraph.workspace import Workspace
 
 @dataclass(frozen=True)
 class Compared:
-    """The decisions on the vertices of one time.
-
-    Parameters
-    ----------
-    time
-        As the axis writes it.
-    vertices, different
-        How many, and on how many workspace and run decide otherwise.
-    apart
-        Largest difference of two scores.
-    seconds, seconds_of_run
-        That the workspace took from the slice to the decisions, and that the run took.
-    """
+    """Comparison for one slice: numbers of vertices and of different decisions, largest score difference, seconds."""
 
     time: int | str
     vertices: int
@@ -54,20 +42,20 @@ class Compared:
 def simulate(
     graph: EvolvingGraph, configuration: Configuration, folder: Path, *, seed: int = 0, at_once: bool = False
 ) -> Iterator[Compared]:
-    """Take a workspace through the tasks of a run.
+    """Run a workspace through the tasks of a run.
 
     Parameters
     ----------
     graph
-        With all labels; a year without any, or no vertices at all in some year, cannot be compared.
+        The graph with all labels; every year needs vertices and labels.
     configuration
-        Of the run; inductive.
+        Configuration of the run; inductive.
     folder
         A new folder for the workspace and its files.
     seed
-        Of the run.
+        Seed of the run.
     at_once
-        Labels come, and are learnt, before the next slice arrives, not after.
+        Whether labels arrive before the next slice instead of after it.
     """
     files = _Files(graph, folder)
     # From the same tables: words are numbered as they come, and the last bit of a sum over them depends on that.
@@ -117,7 +105,7 @@ def _learn(workspace: Workspace, labels: Path) -> None:
 
 
 class _Files:
-    """A graph as the files that arrive one after the other."""
+    """A graph as a sequence of files."""
 
     def __init__(self, graph: EvolvingGraph, folder: Path) -> None:
         self.graph, self.folder = graph, folder
@@ -126,19 +114,19 @@ class _Files:
         folder.mkdir(parents=True, exist_ok=True)
 
     def graph_up_to(self, moment: int) -> EvolvingGraph:
-        """The graph of the vertices up to a time, as it is imported."""
+        """Return the graph up to a period, as it is imported."""
         axis = self.graph.axis
         every = axis.step if axis.unit in ("integer", "year") else axis.unit
         files = self._write("graph", to_tables(self.graph, last=moment))
         return read_tables(*files, features=self.columns.features, every=None if every == 1 else every)
 
     def slice_of(self, moment: int) -> tuple[Path, Path]:
-        """Vertices of a time, without labels, and the edges that came with them."""
+        """Return the files of a slice: vertices without labels, and their edges."""
         vertices, edges = self._write("slice", to_tables(self.graph, moment, moment, labels=False))
         return vertices, edges
 
     def labels_of(self, moment: int) -> Path:
-        """Labels of the vertices of a time."""
+        """Return the file of a slice's labels."""
         (path,) = self._write("labels", to_tables(self.graph, moment, moment)[:1])
         return path
 
@@ -150,7 +138,7 @@ class _Files:
 
 
 def main() -> int:
-    """Simulate, and say what differs."""
+    """Compare all slices and print the differences."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("graph", help="a graph folder, or: metamath, synthetic")
     parser.add_argument("--history", default="auto", help="auto, full or a number of times")
