@@ -1,6 +1,6 @@
 """Kill the commands of a workspace at random moments, and check what is left.
 
-Usage: ``python scripts/kill_workspace.py --kills 200 --seed 0``. Each kill stops one of the five commands, which runs in
+Usage: ``python scripts/kill_workspace.py --kills 200 --seed 0``. Each kill stops one of five commands, which runs in
 its own process on a copy of a workspace, with SIGKILL at a random moment of its run. The workspace must then be in the
 state before or after the command, with all objects intact. The same command is run again and must reach the same state
 as without the kill, with no leftover files. Exits with 1 if anything was lost, corrupt or doubled; ``--out`` keeps the
