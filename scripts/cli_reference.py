@@ -80,7 +80,8 @@ def _row(names: str, text: str) -> tuple[str, str, str]:
     meaning, _, extra = text.partition("  [")
     extra = re.sub(r"x>=(\S+)", r"from \1 up", extra.removesuffix("]").replace("default: ", "").replace("; ", ", "))
     if found := re.fullmatch(r"(.*?) ?Default: (.*)\.", meaning, re.DOTALL):
-        meaning, extra = found[1], ", ".join([found[2], *([extra] if extra else [])])
+        ranges = [part for part in extra.split(", ") if part.startswith("from ") or "<" in part]
+        meaning, extra = found[1], ", ".join([found[2], *ranges])
     names = re.sub(r" <(str|int|float|path|list\[\w+\])>", "", names)
     if found := re.fullmatch(r"(.*) <(.*\|.*)>", names):
         names = found[1]
