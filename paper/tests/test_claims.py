@@ -574,7 +574,7 @@ def test_c19_parameters() -> None:
     assert "3 of 3 graphs" in found.paper
     check(other.c19, evidence(made(rows, lambda row: 1 - fits(row)), EASY, HARD, datasets=known), "fails")
     check(other.c19, evidence(made(rows, fits), EASY, HARD), "not testable here", "missing")
-    # Where it has fewer parameters it is behind, or where it has about as many: that tells nothing of strength.
+    # Where it has fewer parameters it is behind, or where it has about as many: that is no evidence of strength.
     check(other.c19, evidence(made(rows, fits), EASY, datasets=known), "not testable here", "SGC less GraphSAGE -5.0")
     alike = known | {"dblp-hard": {"features": 25_565, "classes": 64}}
     check(other.c19, evidence(made(rows, fits), EASY, HARD, datasets=alike), "not testable here")

@@ -228,7 +228,7 @@ def test_panels_are_so_few_in_a_row_that_ticks_can_be_read() -> None:
 
 
 def shelved(results: Sequence[tuple[Any, dict[str, Any]]]) -> dict[str, TrialResult]:
-    """As they come from the shelf, in another order."""
+    """As they come from the store, in another order."""
     found = {}
     for trial, result in reversed(results):
         described = json.loads(json.dumps(trial.described()))

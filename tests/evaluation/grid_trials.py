@@ -65,7 +65,7 @@ def until(condition: Any, seconds: float = 240.0) -> Any:
 
 def run_grid(folder: Path, numbers: int, jobs: int, marks: str, seconds: float, go: str) -> None:
     """A command that runs a grid; it begins once there is a file of that name."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # which whoever started us may ignore
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which the parent process may ignore
     grid._WAIT = 0.1
     trials = [Toy(number, marks=marks, seconds=seconds) for number in range(numbers)]
     until(Path(go).exists)
@@ -87,10 +87,10 @@ def append_at_once(folder: Path, rows: int) -> None:
                 TrialStore(folder).append(trial, trial.run() | {"long": [0.5] * 2000 * (number % 3)}, {"seconds": 0.0})
             os._exit(0)
         children.append(child)
-    shelf, problems, failed = TrialStore(folder), 0, 0
+    store, problems, failed = TrialStore(folder), 0, 0
     while children:
-        shelf.read()
-        problems += len(shelf.problems)
+        store.read()
+        problems += len(store.problems)
         ended, status = os.waitpid(children[0], os.WNOHANG)
         if ended:
             children.pop(0)

@@ -164,7 +164,9 @@ def test_figures_are_those_of_scikit_learn(compared: Comparison, graphs: list[st
         assert figures["fpr95"] == pytest.approx(fpr[tpr >= 0.95].min())
         best = max(matthews_corrcoef(unseen, score >= line) for line in lines)
         assert figures["oracle_mcc"] == pytest.approx(max(best, 0))
-        assert figures["mcc"] <= figures["oracle_mcc"] + 1e-9  # who is rejected is above a line, which is one of many
+        assert (
+            figures["mcc"] <= figures["oracle_mcc"] + 1e-9
+        )  # flagged vertices are above one of all possible thresholds
         assert figures["false_alarm_rate"] == pytest.approx(rejected[~unseen].mean())
         assert figures["flagged"] == pytest.approx(rejected.mean())
         assert figures["unseen"] == pytest.approx(unseen.mean())
@@ -217,8 +219,8 @@ def test_trainings_are_shared_by_all_of_a_loss(compared: Comparison, out: Path) 
     trained = [compared.of("one", name)[0].metrics["seconds_training"] for name in ("gdoc:0.5", "gdoc:0.75")]
     assert trained[0] == trained[1]
     # Detectors that observe pay for the replay.
-    plain, rehearsed = (compared.of("one", name)[0].metrics["seconds_training"] for name in ("none", "energy"))
-    assert plain < rehearsed
+    plain, with_backtest = (compared.of("one", name)[0].metrics["seconds_training"] for name in ("none", "energy"))
+    assert plain < with_backtest
 
 
 # --- results on disk -------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Running a grid: each trial once, whoever runs it, and whoever is killed at it."""
+"""Running a grid: each trial runs once, whichever process runs it and whichever is killed."""
 
 import contextlib
 import dataclasses
@@ -53,7 +53,7 @@ def runs(tmp_path):
 
 
 def numbers(found):
-    """What came of each trial."""
+    """The result of each trial."""
     return {key: row.result for key, row in found.items()}
 
 
@@ -63,14 +63,14 @@ def one_by_one(trials):
 
 def assert_whole(folder, trials):
     """All is there, once, and as if nothing had happened."""
-    shelf = TrialStore(folder)
-    assert numbers(shelf.read()) == one_by_one(trials)
-    assert shelf.problems == []
+    store = TrialStore(folder)
+    assert numbers(store.read()) == one_by_one(trials)
+    assert store.problems == []
     rows = [json.loads(line) for path in (folder / "trials").iterdir() for line in path.read_text().splitlines()]
     assert sorted(row["key"] for row in rows) == sorted(map(trial_key, trials))
 
 
-# --- what comes of it ------------------------------------------------------------------------------------------------
+# --- results ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_grid_comes_to_the_numbers_of_its_trials(tmp_path, toys):
@@ -262,10 +262,10 @@ def test_the_time_left_is_unknown_until_something_has_run(tmp_path, toys):
 
 
 def test_the_time_left_is_that_of_trials_alike(tmp_path, toys):
-    shelf = TrialStore(tmp_path / "r")
+    store = TrialStore(tmp_path / "r")
     for toy in toys([0, 1], model="slow"):
-        shelf.append(toy, toy.run(), {"seconds": 100.0})
-    shelf.append(Toy(0, model="fast"), {}, {"seconds": 1.0})
+        store.append(toy, toy.run(), {"seconds": 100.0})
+    store.append(Toy(0, model="fast"), {}, {"seconds": 1.0})
     slow, fast = toys(range(4), model="slow"), toys(range(9), model="fast")
     new = [*toys([0], model="new"), *toys([0], model="newer")]
     left = []
@@ -288,7 +288,7 @@ def test_the_time_left_is_that_of_trials_alike(tmp_path, toys):
 
 
 def test_telling_how_far_it_is_takes_no_time_in_a_large_grid():
-    """Each trial of a grid of thousands is told of, and so must not be looked at with all others each time."""
+    """Progress is reported after each of thousands of trials, so it must not inspect all others each time."""
     trials = [Toy(number, model=f"m{number % 20}") for number in range(5000)]
     tally = grid._Tally(GridState(5000), trials, 2, None)
     start = time.perf_counter()
@@ -302,7 +302,7 @@ def test_telling_how_far_it_is_takes_no_time_in_a_large_grid():
 
 
 class Minimal:
-    """Has nothing but what is asked of an executor, and does it at once."""
+    """Has only the method that an executor must have, and runs work immediately."""
 
     def __init__(self):
         self.threads = []
@@ -365,15 +365,15 @@ def test_a_trial_that_another_is_at_is_left_to_it(tmp_path, toys):
 @needs_posix
 @pytest.mark.parametrize("finishes", [True, False])
 def test_a_grid_waits_for_what_another_is_at_and_runs_it_if_that_comes_to_nothing(tmp_path, toys, finishes):
-    trials, shelf, states = toys(range(4)), TrialStore(tmp_path / "r"), []
-    held = shelf.claimed(trial_key(trials[1]))
+    trials, store, states = toys(range(4)), TrialStore(tmp_path / "r"), []
+    held = store.claimed(trial_key(trials[1]))
     assert held.__enter__()
 
     def on_done(state):
         states.append((state.there, state.ran, state.left))
         if len(states) == 4:
             if finishes:
-                shelf.append(trials[1], trials[1].run(), {"seconds": 1.0})
+                store.append(trials[1], trials[1].run(), {"seconds": 1.0})
             held.__exit__(None, None, None)
 
     found = run_grid(trials, tmp_path / "r", on_done=on_done)
@@ -475,7 +475,7 @@ def test_a_command_of_several_processes_that_is_ended_leaves_its_results_and_not
         workers = {pid for _, pid in stalled}
         assert len(workers) == 2
         assert workers <= set(command.others())
-        assert all(blocks_interrupts(pid) for pid in workers)  # else they would tell of one while they start
+        assert all(blocks_interrupts(pid) for pid in workers)  # otherwise they would print a traceback while they start
         assert lines(tmp_path) == 4
         start = time.monotonic()
         if end == "interrupted":

@@ -71,13 +71,13 @@ def test_open_macro_f1_is_macro_f1_with_one_more_class(rows):
 @pytest.mark.parametrize(
     ("decided", "unseen", "expected"),
     [
-        # KDD 2·2/(3+2), ICML 1, and an 'unseen' that is 0: one is rejected and nobody is unseen.
+        # KDD 2·2/(3+2), ICML 1, and an 'unseen' that is 0: one vertex is flagged and none is unseen.
         (["KDD", "KDD", UNSEEN, "ICML"], [0, 0, 0, 0], (4 / 5 + 1 + 0) / 3),
-        # Nobody is rejected, nobody unseen: two classes, KDD 2·2/(3+2) and ICML 2·1/(1+2).
+        # No vertex is flagged or unseen: two classes, KDD 2·2/(3+2) and ICML 2·1/(1+2).
         (["KDD", "KDD", "ICML", "ICML"], [0, 0, 0, 0], (4 / 5 + 2 / 3) / 2),
-        # One is unseen and nobody rejected: 'unseen' is 0, KDD 2·2/(2+3).
+        # One vertex is unseen and none is flagged: 'unseen' is 0, KDD 2·2/(2+3).
         (["KDD", "KDD", "KDD", "ICML"], [0, 0, 1, 0], (4 / 5 + 1 + 0) / 3),
-        # The unseen one is rejected, and a known one as well: KDD 2·1/(2+1), 'unseen' 2·1/(1+2).
+        # The unseen vertex is flagged, and a known one, too: KDD 2·1/(2+1), 'unseen' 2·1/(1+2).
         (["KDD", UNSEEN, UNSEEN, "ICML"], [0, 0, 1, 0], (2 / 3 + 1 + 2 / 3) / 3),
     ],
     ids=["rejected, none unseen", "neither", "unseen, none rejected", "both"],

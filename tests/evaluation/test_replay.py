@@ -114,7 +114,7 @@ def lived(configuration: Configuration, detector: Detector, seed: int = 0, graph
 def recorded_twice(
     configuration: Configuration, seed: int, folder: Path
 ) -> tuple[Recording, dict[Detector, Recording]]:
-    """The training itself, and that of the second model that some detectors ask for."""
+    """The training itself, and that of the auxiliary model that some detectors require."""
     second = record(replace(configuration, detector=GDOC()), GRAPH, seed, folder / "second")
     return record(configuration, GRAPH, seed, folder / "first"), {GDOC(): second}
 

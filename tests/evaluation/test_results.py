@@ -14,7 +14,7 @@ from tests.evaluation.test_metrics import EMPTY, a_task
 
 
 def a_run():
-    calm = a_task(  # nobody is unseen
+    calm = a_task(  # no vertex is unseen
         truth=["KDD"] * 6, argmax=["KDD"] * 6, decided=["KDD"] * 6, unseen=[False] * 6, never_before=[False] * 6
     )
     bold = a_task(decided=["KDD", "ICML", "ICML", "ICML", UNSEEN, UNSEEN])
@@ -44,7 +44,7 @@ def test_mcc_of_a_run_is_of_summed_counts_and_not_a_mean():
 
 
 def test_seeds_are_not_summed_into_one_mcc():
-    """The authors' table script sums them: here it would tell 16/√(2·4·8·10) = 0.63."""
+    """The authors' table script sums them: here it would give 16/√(2·4·8·10) = 0.63."""
     right = a_task(decided=["KDD", "KDD", "ICML", "ICML", UNSEEN, UNSEEN])
     timid = a_task(decided=["KDD", "KDD", "ICML", "ICML", "KDD", "KDD"])
     assert aggregate({0: [right], 1: [timid]})["mcc"]["mean"] == pytest.approx((1 + 0) / 2)

@@ -149,7 +149,7 @@ def test_summary_and_tasks_are_means():
     assert summary["seconds"]["ci95"] > 0
     assert [task["time"] for task in tasks] == TIMES
     assert [task["unseen"] for task in tasks] == [task["tp"] + task["fn"] for task in tasks]
-    # The class that comes late is unseen when it comes, and only then is there anything to be told apart.
+    # The late class is unseen in its first slice, and only there is the AUROC defined.
     assert [task["auroc"] is None for task in tasks] == [task["unseen"] == 0 for task in tasks] != [False] * 3
     assert {"seed", "scores"}.isdisjoint(tasks[0])
 

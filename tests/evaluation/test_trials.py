@@ -1,4 +1,4 @@
-"""The shelf: what is on it is whole, and whatever is not is told."""
+"""The store of trials: stored results are complete, and everything else is reported."""
 
 import dataclasses
 import errno
@@ -31,7 +31,7 @@ MADE = {"version": "1", "threads": 1, "seconds": 0.5, "when": "2024-01-01T00:00:
 
 
 def filled(folder, numbers=3):
-    """A shelf with some rows, and what they are."""
+    """A store with some rows, and these rows."""
     found = TrialStore(folder)
     rows = [found.append(toy, toy.run(), MADE) for toy in map(Toy, range(numbers))]
     return found, {row.key: row for row in rows}
@@ -176,17 +176,17 @@ def test_a_trial_whose_line_was_half_written_counts_once(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def shelf_of_three(tmp_path_factory):
-    """To be spoilt: the shelf, its rows, its file, and what was in it."""
-    folder = tmp_path_factory.mktemp("shelf")
+def store_of_three(tmp_path_factory):
+    """To be damaged: a store, its rows, its file, and the content of the file."""
+    folder = tmp_path_factory.mktemp("store")
     found, rows = filled(folder)
     return found, rows, file_of(folder), file_of(folder).read_bytes()
 
 
 @settings(max_examples=6 * settings().max_examples)
 @given(st.data())
-def test_a_changed_byte_is_told_and_never_a_number_of_ours(shelf_of_three, data):
-    found, rows, path, content = shelf_of_three
+def test_a_changed_byte_is_told_and_never_a_number_of_ours(store_of_three, data):
+    found, rows, path, content = store_of_three
     at = data.draw(st.integers(0, len(content) - 1))
     new = data.draw(st.integers(0, 255).filter(lambda byte: byte != content[at]))
     before, line = content[at], content[:at].count(b"\n") + 1

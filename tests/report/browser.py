@@ -102,7 +102,7 @@ class Page:
         raise TimeoutError(condition)
 
     def middle(self, name: str) -> tuple[float, float]:
-        """Bring an element into sight; the place of its middle."""
+        """Scroll to an element, and return its centre."""
         self.run(f"document.getElementById('{name}').scrollIntoView({{block: 'center', behavior: 'instant'}})")
         box = self.page.locator(f"#{name}").bounding_box()
         return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2

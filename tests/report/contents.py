@@ -83,7 +83,7 @@ def ordinary(names: tuple[str, ...] | None = None, times: tuple[str, ...] | None
 
 
 def described(names: tuple[str, ...], times: tuple[str, ...], steps: str = "years") -> GraphDescription:
-    """A graph of so many classes over so many times."""
+    """A graph with the given classes and periods."""
     draw = np.random.default_rng(8)
     classes = [
         ClassHistory(name, list(times[at % len(times) :]), draw.integers(1, 99, len(times) - at % len(times)).tolist())

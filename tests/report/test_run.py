@@ -1,4 +1,4 @@
-"""What the report of a run tells, against other ways to compute it; and the command."""
+"""The report on a run, against other ways to compute its content; and the command."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_run_keeps_its_decisions(made: tuple[Path, Run]) -> None:
             near = [at for at in np.flatnonzero(adjacency[start + row]) if GRAPH.times[at] == task.time - 1]
             classes = [GRAPH.labels[at] for at in near]
             counts = {name: classes.count(name) for name in classes}
-            # Those of the same time have labels in the graph, but nobody knew them when it was decided.
+            # Vertices of the same period have labels in the graph, but these were not released yet.
             beside = sum(GRAPH.times[at] == task.time for at in np.flatnonzero(adjacency[start + row]))
             told = found.neighbours[row] or ()
             assert dict(told) == counts | ({"no label": beside} if beside else {})

@@ -1,4 +1,4 @@
-"""The report of a workspace: what it tells is what the workspace knows."""
+"""The report on a workspace agrees with the workspace."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FIRST = 3
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A workspace that has lived through two slices, of which the second has no labels yet."""
+    """A workspace with two slices, the second without labels."""
     path = tmp_path_factory.mktemp("report") / "ws"
     past = EvolvingGraph.build(*to_tables(GRAPH, last=FIRST - 1))
     workspace = Workspace.create(path, past, model=MLP(hidden=4), detector=GDOC(0.6), history=2, steps=20)

@@ -157,16 +157,8 @@ def _ablation(part: str) -> Detector:
 class CandidateResult:
     """Result of one detector on one graph with one seed.
 
-    Parameters
-    ----------
-    graph, detector, seed
-        Names and seed.
-    metrics
-        See `METRICS`; NaN where one is undefined.
-    tasks
-        For each task its time, all of `TaskScores`, and the detector's ``seconds``.
-    about
-        ``fingerprint``, ``settings`` (of the detector), ``configuration`` (of the training), and versions.
+    ``metrics`` has all `METRICS`, NaN where undefined. ``tasks`` has for each task its time, all of `TaskScores`, and
+    the detector's ``seconds``. ``about`` has fingerprint, settings of the detector, configuration and versions.
     """
 
     graph: str
@@ -192,18 +184,8 @@ class CandidateResult:
 class Comparison:
     """Results of a comparison.
 
-    Parameters
-    ----------
-    graphs
-        Paths of the graphs by name.
-    candidates, seeds
-        The compared detectors, and the seeds.
-    configuration
-        Settings of the training; its detector is ignored.
-    outcomes
-        All results.
-    errors
-        Messages of the trainings that failed.
+    ``graphs`` has the paths of the graphs by name, ``errors`` the messages of trainings that failed. The detector of
+    the configuration is ignored.
     """
 
     graphs: Mapping[str, str]
