@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 import evergraph
+from tests.scripts import script
 
 ROOT = Path(__file__).parents[2]
 TARGETS = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
@@ -68,6 +69,12 @@ def test_issue_templates_have_what_github_needs():
         for field in form["body"]:
             assert field["type"] in {"markdown", "textarea", "input", "dropdown", "checkboxes"}
             assert field["attributes"]["label"]
+
+
+def test_the_size_of_the_code_is_measured():
+    rows = {name: cells for name, *cells in script("metrics").sizes(ROOT)}
+    assert {"nn", "graph", "product", "tests"} <= rows.keys()
+    assert int(rows["product"][1].replace(",", "")) > 10_000
 
 
 def test_the_citation_is_complete_and_of_this_version():
