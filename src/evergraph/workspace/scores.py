@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evergraph.evaluation.metrics import score_task
+from evergraph.evaluation.metrics import Confusion, accuracy, open_macro_f1
 from evergraph.graph.classes import UNSEEN, total_variation
 from evergraph.storage.records import Records, Row
 from evergraph.workspace.change import counted
@@ -392,21 +392,18 @@ def _slice_scores(
 ) -> SliceScores:
     figures: dict[str, float | None] = dict.fromkeys(("accuracy", "id_accuracy", "open_f1", "mcc", "unseen", "latency"))
     if scored:
-        name, unseen = state.classes.name, [not one.known for one in scored]
-        scores = score_task(
-            [name(one.truth) for one in scored],
-            [name(one.row.best) for one in scored],
-            [UNSEEN if one.row.decided is None else name(one.row.decided) for one in scored],
-            [one.row.score for one in scored],
-            unseen,
-            unseen,
+        name = state.classes.name
+        truth, best, decisions = (
+            np.array([UNSEEN if number is None else name(number) for number in numbers], object)
+            for numbers in zip(*((one.truth, one.row.best, one.row.decided) for one in scored), strict=True)
         )
+        unseen = np.array([not one.known for one in scored])
         values = {
-            "accuracy": scores.accuracy,
-            "id_accuracy": scores.id_accuracy,
-            "open_f1": scores.open_f1,
-            "mcc": scores.confusion.mcc,
-            "unseen": float(np.mean(unseen)),
+            "accuracy": accuracy(truth, best),
+            "id_accuracy": accuracy(truth[~unseen], best[~unseen]),
+            "open_f1": open_macro_f1(truth, decisions, unseen),
+            "mcc": Confusion.of(np.array([one.row.decided is None for one in scored]), unseen).mcc,
+            "unseen": float(unseen.mean()),
             "latency": float(np.mean([one.latency for one in scored])),
         }
         figures = {name: _or_none(value) for name, value in values.items()}
