@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evergraph import EvolvingGraph, InputError
-from evergraph.graph.ids import Strings
+from evergraph.graph.ids import Strings, append_rows
 from tests.strategies import Tables, tables
 
 build = EvolvingGraph.build
@@ -72,3 +72,24 @@ def test_columns_of_strings_are_sequences() -> None:
     assert repr(strings) == "Strings(['nan', '', 'größer', …], length=5)"
     with pytest.raises(IndexError):
         strings[5]
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.lists(st.integers(0, 9), max_size=4)), max_size=12), st.booleans())
+def test_rows_that_were_appended_never_change(steps: list[tuple[int, list[int]]], wide: bool) -> None:
+    def array(values: list[int]) -> Any:
+        return np.array([[value, -value] for value in values]).reshape(-1, 2) if wide else np.array(values, int)
+
+    found = [([7], array([7]))]
+    for start, more in steps:
+        values, rows = found[start % len(found)]
+        found.append((values + more, append_rows(rows, [array(more)])))
+        for expected, kept in found:
+            assert kept.tolist() == array(expected).tolist()
+
+
+def test_slices_and_other_types_are_copied_before_rows_are_appended() -> None:
+    rows = append_rows(np.arange(3), [np.arange(2)])
+    assert append_rows(rows[::-1], [np.array([9])]).tolist() == [1, 0, 2, 1, 0, 9]
+    assert append_rows(rows[1:], [np.array([9])]).tolist() == [1, 2, 0, 1, 9]
+    assert append_rows(rows, [np.array([0.5])]).tolist() == [0, 1, 2, 0, 1, 0.5]
+    assert rows.tolist() == [0, 1, 2, 0, 1]
