@@ -190,8 +190,8 @@ def command_tree():
     def found(command, parent, words):
         context = command.context_class(command, info_name=(words or ("evergraph",))[-1], parent=parent)
         yield words, command, context
-        for name, inner in getattr(command, "commands", {}).items():
-            yield from found(inner, context, (*words, name))
+        for name in command.list_commands(context) if hasattr(command, "list_commands") else ():
+            yield from found(command.get_command(context, name), context, (*words, name))
 
     return list(found(typer.main.get_command(complete_app()), None, ()))
 
