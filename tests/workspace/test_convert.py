@@ -96,7 +96,8 @@ def test_earlier_versions_can_be_returned_to(folder: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a POSIX system")
-def test_a_conversion_that_is_killed_is_repeated_or_finished(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("dense", "step"), [(6, 37), pytest.param(10, 17, marks=pytest.mark.slow)])
+def test_a_conversion_that_is_killed_is_repeated_or_finished(tmp_path: Path, dense: int, step: int) -> None:
     at = 1
     while True:
         folder = unpack(tmp_path / str(at))
@@ -112,7 +113,7 @@ def test_a_conversion_that_is_killed_is_repeated_or_finished(tmp_path: Path) -> 
         assert {path.name for path in folder.iterdir()} == {".lock", DATABASE, "objects"}
         if os.WIFEXITED(status):
             break
-        at += 1 if at < 6 else 37
+        at += 1 if at < dense else step
     assert at > 50
 
 

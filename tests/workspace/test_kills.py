@@ -140,6 +140,8 @@ def interrupt() -> None:
         *((Faults, full, name, 1) for name in NAMES),
         *((Faults, interrupt, name, 3) for name in NAMES),  # the calls are the same as those of a full disk
         *((Dead, full, name, 2) for name in ("init", "label")),
+        *(pytest.param(Faults, interrupt, name, 1, marks=pytest.mark.slow) for name in NAMES),
+        *(pytest.param(Dead, full, name, 1, marks=pytest.mark.slow) for name in ("init", "label")),
     ],
 )
 def test_a_failure_at_any_call_leaves_the_state_before_or_after(
