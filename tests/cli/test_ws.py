@@ -162,7 +162,7 @@ def test_the_whole_loop(command, data, tmp_path):
     unseen = [truth[row["id"]] == "class 03" for row in decided]
     assert scores["accuracy"] == pytest.approx(sum(row["best"] == truth[row["id"]] for row in decided) / 70)
     assert scores["mcc"] == pytest.approx(matthews_corrcoef(unseen, rejected))
-    assert scores["alarm_rate"] == pytest.approx(sum(rejected) / 70)
+    assert scores["flagged"] == pytest.approx(sum(rejected) / 70)
     assert scores["unseen"] == pytest.approx(sum(unseen) / 70)
     assert (scores["time"], scores["labelled"], scores["latency"], scores["models"]) == (2014, 70, 0.0, [1])
     assert told("status", ws)["scores"] == scores
@@ -241,10 +241,10 @@ def test_an_update_that_would_gain_nothing_is_left_out_and_not_asked_for_again(c
 def test_review_shows_words_and_neighbours_and_its_file_can_be_given_to_label(command, waiting, tmp_path):
     expected = Workspace(waiting).review(None)
     assert len(expected) > 3
-    found = json.loads(command("ws", "review", waiting, "--most", 3, "--json")[1])
+    found = json.loads(command("ws", "review", waiting, "--limit", 3, "--json")[1])
     assert found["to_review"] == len(expected)
     assert [row["id"] for row in found["vertices"]] == [row.id for row in expected[:3]]
-    code, out, _ = command("ws", "review", waiting, "--most", 1)
+    code, out, _ = command("ws", "review", waiting, "--limit", 1)
     assert code == 0
     assert all(word in out for word in (*expected[0].words, expected[0].best, expected[0].neighbours[0][0]))
     assert f"{len(expected)} vertices to review; 1 shown" in out
@@ -269,7 +269,7 @@ def test_review_shows_the_groups_and_the_vertices_of_one(command, waiting, tmp_p
     assert {row.id: row.group for row in rows} == {row.id: belongs.get(row.id) for row in rows}
     assert belongs.keys() <= {row.id for row in rows}
 
-    found = json.loads(command("ws", "review", waiting, "--most", 3, "--json")[1])
+    found = json.loads(command("ws", "review", waiting, "--limit", 3, "--json")[1])
     assert found["groups"] == json.loads(json.dumps([group.as_dict() for group in groups]))
     assert found["groups"][0]["exemplars"][0]["id"] == groups[0].members[0]
     assert found["alone"] == len(rows) - len(belongs)
@@ -286,7 +286,7 @@ def test_review_shows_the_groups_and_the_vertices_of_one(command, waiting, tmp_p
     found = json.loads(command("ws", "review", waiting, "--group", 2, "--json")[1])
     assert [row["id"] for row in found["vertices"]] == second
     assert [group["number"] for group in found["groups"]] == [2]
-    out = command("ws", "review", waiting, "--group", 2, "--most", 1)[1]
+    out = command("ws", "review", waiting, "--group", 2, "--limit", 1)[1]
     assert f"{len(second)} vertices in group 2; 1 shown" in out
 
     command("ws", "review", waiting, "--out", tmp_path / "all.csv")
@@ -454,7 +454,7 @@ def test_a_file_of_review_has_all_and_the_terminal_twenty(command, data, tmp_pat
     assert out.count("nearest class") == 20
     assert f"{len(all_)} vertices to review; 20 shown" in out
     assert len(json.loads(command("ws", "review", ws, "--json")[1])["vertices"]) == 20
-    for most, wanted in ((), all_), (("--most", 22), all_[:22]):
+    for most, wanted in ((), all_), (("--limit", 22), all_[:22]):
         out = command("ws", "review", ws, *most, "--out", tmp_path / "all.csv", "--replace")[1]
         assert [row["paper"] for row in rows_of(tmp_path / "all.csv")] == wanted
         assert f"{len(wanted)} of {len(all_)} vertices written" in out
@@ -571,27 +571,31 @@ def test_scores_of_months_fit_eighty_columns(command, data, tmp_path, monkeypatc
     assert code == 0
     assert max(map(len, out.splitlines())) <= 80
     head, row, *_ = out.splitlines()
-    heads = "time decided labels acc. F1 MCC alarms unseen late drift model"
-    assert head.split() == heads.split()
+    heads = "time decided labels accuracy Open-F1 MCC flagged unseen drift late model"
+    assert head.replace("unseen %", "unseen").split() == heads.split()
     assert row.split()[:3] == ["2014-11", "70", "70"]
     assert len(row.split()) == len(heads.split())
 
 
-def test_the_widest_scores_fit_eighty_columns(capsys):
+def test_the_widest_scores_drop_their_last_columns_at_eighty(capsys):
     from rich.console import Console
 
     from evergraph.cli.ws_output import show_scores
     from evergraph.workspace.scores import SliceScores
 
-    shares = {"accuracy": 0.5, "id_accuracy": 0.5, "open_f1": 0.5, "mcc": -0.5, "alarm_rate": 1.0, "unseen": 1.0}
+    shares = {"accuracy": 0.5, "id_accuracy": 0.5, "open_f1": 0.5, "mcc": -0.5, "flagged": 1.0, "unseen": 1.0}
     row = SliceScores(
         time="2014-03-31", decided=1_000_000, labelled=1_000_000, models=(97, 98, 99), latency=11.5, drift=0.5, **shares
     )
-    show_scores(Console(width=80), [row])
-    head, told, *_ = capsys.readouterr().out.splitlines()
-    assert len(head.split()) == len(told.split()) == 11
-    assert "…" not in head + told
-    assert told.endswith("97-99")
+    for width, columns in ((80, 9), (100, 11)):
+        show_scores(Console(width=width), [row])
+        out = capsys.readouterr().out
+        head, told, *_ = out.splitlines()
+        assert max(map(len, out.splitlines())) <= width
+        assert len(head.replace("unseen %", "unseen").split()) == len(told.split()) == columns
+        assert "…" not in head + told
+        assert ("Not shown at this width: late, model" in out) == (columns < 11)
+    assert told.rstrip().endswith("97-99")
 
 
 def test_one_is_told_in_the_singular(command, data, waiting, tmp_path):

@@ -443,7 +443,7 @@ def test_a_distorted_manifest_is_damage_or_does_no_harm(saved: Path, junk: Any, 
 def test_a_distorted_entry_of_an_array_is_damage(saved: Path) -> None:
     whole = manifest_of(saved)
     for junk, problem in [
-        *((junk, "lacks or distorts") for junk in (None, {}, [], "x", 5, {"bytes": None}, {"bytes": 5})),
+        *((junk, "a field is missing or invalid") for junk in (None, {}, [], "x", 5, {"bytes": None}, {"bytes": 5})),
         ({"bytes": -1, "sha256": ""}, "not the -1 that were saved"),
     ]:
         write_manifest(saved, whole | {"arrays": whole["arrays"] | {"times": junk}})

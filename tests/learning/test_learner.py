@@ -553,7 +553,7 @@ def test_order_and_kind_of_tasks_are_checked() -> None:
     dense = small(["x", "y", "x", "y"], features=np.eye(4, 3, dtype=np.float32))
     with pytest.raises(InputError, match=r"trained on sparse features or text, but the graph's features are: 3 dense"):
         learner.predict(Task(dense, 1, 1))
-    with pytest.raises(InputError, match="Score decisions with the task that they answer"):
+    with pytest.raises(InputError, match="Pass the decisions of this task"):
         evaluate(task, learner.predict(Task(graph, 2, 1)))
 
 

@@ -47,7 +47,7 @@ def test_headlines_and_slices_are_those_of_the_scores(folder: Path) -> None:
     assert told["Accuracy, known classes"] == pytest.approx(scores[0].id_accuracy)
     assert told["Truly unseen"] == pytest.approx(scores[0].unseen)
     assert told["Flagged"] == pytest.approx(
-        np.average([s.alarm_rate for s in scores], weights=[s.decided for s in scores])
+        np.average([s.flagged for s in scores], weights=[s.decided for s in scores])
     )
     assert not isinstance(content.slices, Missing)
     first, second = content.slices.rows

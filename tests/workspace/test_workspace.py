@@ -401,7 +401,7 @@ class Ledger:
             decided = [row for row in self.decided.values() if row["time"] == one.time]
             rows = [row for row in self.scored.values() if row["time"] == one.time]
             assert (one.decided, one.labelled) == (len(decided), len(rows))
-            assert one.alarm_rate == pytest.approx(np.mean([row["class"] == UNSEEN for row in decided]))
+            assert one.flagged == pytest.approx(np.mean([row["class"] == UNSEEN for row in decided]))
             assert one.models == tuple(sorted({row["model"] for row in decided}))
             if not rows:
                 assert {one.accuracy, one.open_f1, one.mcc, one.unseen, one.latency} == {None}

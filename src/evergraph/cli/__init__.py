@@ -50,8 +50,8 @@ app.add_typer(
         cls=_Workspace,
         help="Keep a model up to date on a growing graph: add slices, predict, label, update.",
         short_help="Run the production loop: add slices, predict, label, update.",
-        epilog="Example: evergraph ws init ws --vertices papers.csv --edges cites.csv. Then repeat ws add, ws predict, "
-        "ws label and ws update; ws status shows what to do next.",
+        epilog="Example: evergraph ws init ws --vertices papers.csv --edges citations.csv --time year --label venue "
+        "--text title. Then repeat ws add, ws predict, ws label and ws update; ws status shows what to do next.",
         rich_markup_mode=None,
         no_args_is_help=True,
     ),

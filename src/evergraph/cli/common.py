@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 import typer
 
 from evergraph.errors import InputError
-from evergraph.names import DATASETS, known
+from evergraph.names import DATASETS, OUTPUT_SCORES, known
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -69,11 +69,21 @@ Seeds = Annotated[str, option("seeds", "SEEDS", SEEDS_HELP)]
 
 # Models and detectors
 MODEL_HELP = f"Model: {', '.join(known('model'))}. Settings may follow, as in sgc:hops=3."
-DETECTOR_HELP = (
-    f"Detector of unseen classes: {', '.join(known('detector'))}, or a score such as energy. Settings may follow, as "
-    "in gdoc:0.5 or gdoc:threshold=0.5,alpha=3; a threshold may follow a score, as in energy/conformal."
+SCORES_HELP = (
+    f"a score: {', '.join(known('score'))}; {', '.join(OUTPUT_SCORES)} also in the form relative-energy. A threshold "
+    f"may follow a score, as in energy/conformal: {', '.join(known('threshold'))}. Settings may follow, as in gdoc:0.5 "
+    "or gdoc:threshold=0.5,alpha=3. The page Configuration of the documentation explains all of them."
 )
-THRESHOLD_HELP = "Minimum probability of a known class (none, doc, gdoc). Default: the detector's own."
+DETECTOR_HELP = f"Detector of unseen classes: {', '.join(known('detector'))}, or {SCORES_HELP}"
+THRESHOLD_HELP = (
+    "Only for doc and gdoc: flag a vertex if the probability of every known class is below X. Default: 0.75 for gdoc, "
+    "0.5 for doc."
+)
+ALPHA_HELP = (
+    "Risk reduction of doc and gdoc, above 0: raises the threshold of classes whose training vertices have high "
+    "probabilities, so that more vertices are flagged; the smaller, the more. The paper uses 3. Default: off."
+)
+MOST_HELP = "Only for auto: flag at most this share of a slice as unseen. Default: 0.3."
 ModelOption = Annotated[str, option("model", "MODEL", MODEL_HELP, autocompletion=_like("model"))]
 Hidden = Annotated[int | None, option("hidden", "N", "Width of the model. Default: the model's own.", min=1)]
 Layers = Annotated[int | None, option("layers", "N", "Layers of the model. Default: the model's own.", min=1)]
@@ -83,23 +93,27 @@ Dropout = Annotated[
 Hops = Annotated[int | None, option("hops", "N", "Propagation steps of the model (sgc). Default: 2.", min=1)]
 DetectorOption = Annotated[str, option("detector", "DETECTOR", DETECTOR_HELP, autocompletion=_like("detector"))]
 Threshold = Annotated[float | None, option("threshold", "X", THRESHOLD_HELP)]
-Alpha = Annotated[float | None, option("alpha", "X", "Risk reduction of doc and gdoc. Default: none.")]
-Most = Annotated[float | None, option("most", "X", "Maximum share of a slice that auto flags as unseen. Default: 0.3.")]
+Alpha = Annotated[float | None, option("alpha", "X", ALPHA_HELP)]
+Most = Annotated[float | None, option("most", "X", MOST_HELP)]
 
 # Learning
 Steps = Annotated[int, option("steps", "N", "Training steps per task.", min=1)]
-LearningRate = Annotated[float | None, option("lr", "X", "Learning rate. Default: the paper's.")]
+LR_HELP = (
+    "Learning rate. Default: the paper's for the model, detector, restart and history, from 0.0005 to 0.05; for sage "
+    "with gdoc and --history auto 0.001 (warm) or 0.005 (cold)."
+)
+LearningRate = Annotated[float | None, option("lr", "X", LR_HELP)]
 RestartOption = Annotated[
     Restart, option("restart", None, "Weights that a task starts from: warm, cold, hybrid or once.")
 ]
-FirstTask = Annotated[
-    str | None, option("first", "TIME", "First task. Default: the first time with a quarter of the vertices before it.")
-]
+FIRST_HELP = "First task. Default: the first period with at least a quarter of all vertices in earlier periods."
+FirstTask = Annotated[str | None, option("first", "TIME", FIRST_HELP)]
 LabelRate = Annotated[float, option("label-rate", "X", "Share of the vertices whose labels are released.")]
-ModeOption = Annotated[Mode, option("mode", None, "Whether training includes the test vertices, without labels.")]
+MODE_HELP = "transductive: train with the unlabelled test vertices in the graph; inductive: without them."
+ModeOption = Annotated[Mode, option("mode", None, MODE_HELP)]
 
 # Columns of tables
-EVERY_HELP = "Granularity of time. Default: years for dates; whole numbers unchanged."
+EVERY_HELP = "Length of a period. Default: years for dates; whole numbers unchanged."
 FEATURES_HELP = "Vertices: columns of numbers instead of text; names or patterns, as in 'x,emb_*'."
 TEXT_HELP = "Vertices: column of the text. Default: 'text', if there is one; '' for none."
 EDGE_TIME_HELP = "Edges: column of their time. Default: 'time', if there is one; '' for none."

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evergraph.cli.common import (
+    SCORES_HELP,
     Dropout,
     FirstTask,
     Hidden,
@@ -32,17 +33,14 @@ from evergraph.cli.common import (
     progress,
     set_up_logging,
 )
-from evergraph.names import COMPARED_DETECTORS, DATASETS, DEFAULT_MODEL
+from evergraph.names import COMPARED_DETECTORS, DATASETS, DEFAULT_MODEL, known
 
 if TYPE_CHECKING:
     from evergraph.evaluation.comparison import CompareState, Comparison
 
 EXAMPLE = "Example: evergraph compare metamath --detectors none,gdoc:0.75,energy,auto --seeds 0-2 --out compared"
 
-_DETECTORS = (
-    "Comma-separated detectors: none, auto, doc, gdoc (with a threshold: gdoc:0.5), or a score such as energy or "
-    "relative-energy, also with a threshold: energy/conformal, msp/fixed:0.5."
-)
+_DETECTORS = f"Comma-separated detectors: {', '.join(known('detector'))}, or {SCORES_HELP}"
 
 
 def compare(
@@ -76,7 +74,7 @@ def compare(
     """Compare detectors on one or more graphs, once per seed.
 
     Each training is recorded and shared by all detectors with the same loss. A stopped command continues with the
-    trainings that are already recorded, and so does a command with other detectors.
+    trainings that are already recorded. If you add detectors, recorded trainings are used again.
     """
     wanted, wanted_history = parse_seeds(seeds), parse_history(history)
     set_up_logging(quiet)

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="Import a graph from tables, publication records or published data sets.",
     short_help="Import a graph from files.",
-    epilog="Example: evergraph import tables --vertices papers.csv --edges cites.csv --out papers",
+    epilog="Example: evergraph import tables --vertices papers.csv --edges citations.csv --time year --label venue "
+    "--text title --out papers",
     rich_markup_mode=None,
     no_args_is_help=True,
 )
@@ -28,7 +29,8 @@ _TABLE = ".csv, .tsv (also .gz) or .parquet."
 
 @app.command(
     short_help="Two tables: vertices and edges.",
-    epilog="Example: evergraph import tables --vertices papers.csv --edges cites.csv.gz --time year --out papers",
+    epilog="Example: evergraph import tables --vertices papers.csv --edges citations.csv --time year --label venue "
+    "--text title --out papers",
 )
 def tables(
     vertices: Annotated[Path, typer.Option(metavar="FILE", help=f"Vertices: {_TABLE}")],

@@ -18,9 +18,9 @@ EXAMPLE = "Example: evergraph report runs/metamath --out report.html"
 
 def report(
     folder: Annotated[Path, typer.Argument(metavar="RUN|WS", help="Folder of a run, or a workspace.")],
-    out: Annotated[Path, typer.Option(metavar="FILE", help="HTML file to write; an existing one is replaced.")] = Path(
-        "report.html"
-    ),
+    out: Annotated[
+        Path, typer.Option(metavar="FILE", help="HTML file to write; replaces an existing one, without --replace.")
+    ] = Path("report.html"),
     against: Annotated[
         Path | None,
         typer.Option(metavar="RUN", help="Run of the same tasks with --restart cold, for the forward transfer."),

@@ -89,8 +89,8 @@ def run(
 ) -> None:
     """Train and evaluate a model and a detector on all tasks of a graph, once per seed.
 
-    For each task the model trains on the past and decides the new slice. The results show accuracy, detection of unseen
-    classes, and seconds.
+    For each task the model trains on the past and predicts the new slice. The results show accuracy, detection of
+    unseen classes, and seconds.
     """
     wanted, wanted_history = parse_seeds(seeds), parse_history(history)
     set_up_logging(quiet)
@@ -179,7 +179,10 @@ def _show_tasks(to: Console, result: Run) -> None:
             _number(task["seconds"], ".2f"),
         )
     to.print(table)
-    to.print()
+    to.print(
+        "vertices: in the window; test: to predict; known: known classes; flagged: share flagged as unseen; unseen: "
+        "number of vertices of unseen classes.\n"
+    )
 
 
 def _show_headline(to: Console, result: Run) -> None:

@@ -49,8 +49,9 @@ Vertices = Annotated[Path | None, option("vertices", "FILE", "Vertices: .csv, .t
 Edges = Annotated[Path | None, option("edges", "FILE", "Edges: .csv, .tsv (also .gz) or .parquet.")]
 VertexIds = Annotated[Path | None, option("vertices", "FILE", "Table with a column of vertex ids.")]
 Ids = Annotated[str | None, option("ids", "IDS", "Vertex ids, separated by commas.")]
+_LIMIT = "Number of single vertices shown after the groups, or written with --out. Default: 20; with --out all."
 _WAIT = "Seconds to wait for another process that is writing. Default: do not wait."
-Wait = Annotated[float, option("wait", "SECONDS", _WAIT, min=0)]
+Wait = Annotated[float, option("wait", "SECONDS", _WAIT, min=0, show_default=False)]
 ReplaceFile = Annotated[bool, option("replace", None, "Overwrite an existing file.")]
 NoLabel = Annotated[bool, option("no-label", None, "Ignore the label column.")]
 _LABEL = f"Column of classes; empty means no label. Default: {_AT_INIT} label."
@@ -190,7 +191,8 @@ def _print_outcome(command: str, version: int, parts: Iterable[str], following: 
 
 @app.command(
     short_help="Create a workspace and train its first model.",
-    epilog="Example: evergraph ws init ws --vertices papers.csv --edges cites.csv --time year --label venue",
+    epilog="Example: evergraph ws init ws --vertices papers.csv --edges citations.csv --time year --label venue "
+    "--text title",
 )
 def init(
     ws: Folder,
@@ -297,7 +299,8 @@ def _read_graph(
 
 
 @app.command(
-    short_help="Add a slice.", epilog="Example: evergraph ws add ws --vertices 2016.csv --edges cites-2016.csv"
+    short_help="Add a slice.",
+    epilog="Example: evergraph ws add ws --vertices papers-2006.csv --edges citations-2006.csv",
 )
 def add(
     ws: Folder,
@@ -358,7 +361,8 @@ def _ordered(vertices: Path | None, kept: Columns, given: Columns | None) -> Col
 
 
 @app.command(
-    short_help="Remove vertices or edges.", epilog="Example: evergraph ws remove ws --ids p7,p9 --edges wrong-cites.csv"
+    short_help="Remove vertices or edges.",
+    epilog="Example: evergraph ws remove ws --ids p7,p9 --edges wrong-citations.csv",
 )
 def remove(
     ws: Folder,
@@ -389,7 +393,11 @@ def predict(
     ws: Folder,
     time: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Period of the vertices. Default: all without a decision, else the newest."),
+        typer.Option(
+            metavar="TIME",
+            help="Period of the vertices. Default: all periods with unlabelled vertices without a decision; if there "
+            "are none, the newest period with unlabelled vertices.",
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the decisions to this .csv or .parquet file.")
@@ -443,7 +451,7 @@ def _write_decisions(out: Path, table: pa.Table) -> None:
         ) from error
 
 
-@app.command(short_help="Add labels.", epilog="Example: evergraph ws label ws --labels reviewed.csv")
+@app.command(short_help="Add labels.", epilog="Example: evergraph ws label ws --labels venues-2006.csv")
 def label(
     ws: Folder,
     labels: Annotated[Path, typer.Option(metavar="FILE", help="Table with a column of ids and one of classes.")],
@@ -530,7 +538,7 @@ def create(
     """Create a class and label vertices with it; or bring a retired class back.
 
     With --group, all vertices of a group get the label. The numbers of groups change with every command that changes
-    the workspace: run ws review again before the next one.
+    the workspace: run ws review again before you name another group.
     """
     members = _one_of(vertices, ids)
     if group and (vertices is not None or ids is not None):
@@ -592,9 +600,7 @@ def retire(
 @app.command(short_help="Show flagged vertices and groups.", epilog="Example: evergraph ws review ws --out review.csv")
 def review(
     ws: Folder,
-    most: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Number of vertices. Default: 20, with --out all.")
-    ] = None,
+    limit: Annotated[int | None, option("limit", "N", _LIMIT, min=1)] = None,
     group: Annotated[int | None, typer.Option(metavar="N", help="Show only the vertices of this group.")] = None,
     out: Annotated[
         Path | None,
@@ -604,22 +610,22 @@ def review(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Show unlabelled vertices that were flagged as unseen, highest score first, with their words and neighbours.
+    """Show unlabelled vertices that were flagged as unseen: first in groups, then one by one, highest score first.
 
-    Groups come first: vertices that are similar by edges, words and neighbours, and may be a new class. Create the
-    class with ws classes create --group.
+    A group may be a new class: create it with ws classes create --group. Its vertices are similar: they are joined by
+    edges, or share rare words or rare neighbours (numeric features: close vectors instead of words).
 
     With --out, fill in the label column of the file and pass it to ws label.
     """
     from evergraph.cli import ws_output
 
     ws_output.check_out(out, replace=replace, parquet=False)
-    if most is None and out is None:
-        most = _MOST_SHOWN
+    if limit is None and out is None:
+        limit = _MOST_SHOWN
     rows, groups, status, columns = _look(
         ws,
         quiet or as_json,
-        lambda w: (w.review(most, group=group), w.groups(), w.status(), w.state.settings.columns),
+        lambda w: (w.review(limit, group=group), w.groups(), w.status(), w.state.settings.columns),
     )
     total = status.to_review if group is None else groups[group - 1].size
     label = columns.label or "label"
@@ -663,7 +669,7 @@ def status(ws: Folder, as_json: Json = False, quiet: Quiet = False) -> None:
 def scores(ws: Folder, as_json: Json = False, quiet: Quiet = False) -> None:
     """Show the scores of the decisions on each slice, for the labels that have arrived.
 
-    The last decision before the label counts. A vertex is unseen if the model that decided did not know its class.
+    The last decision before the label counts. A vertex is unseen if the model that predicted it did not know its class.
     """
     found = _look(ws, quiet or as_json, lambda w: w.scores())
     if as_json:

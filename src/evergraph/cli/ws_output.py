@@ -13,6 +13,8 @@ from rich.text import Text
 
 from evergraph.errors import InputError
 from evergraph.graph.classes import UNSEEN
+from evergraph.presentation.table import Cell, Column, to_rich
+from evergraph.presentation.table import Table as ResultTable
 from evergraph.workspace.change import counted
 
 if TYPE_CHECKING:
@@ -90,7 +92,7 @@ def show_status(to: Console, folder: Path, found: Status, last: SliceScores | No
 def _describe(row: SliceScores) -> str:
     return (
         f"{row.time}, with {row.labelled:,} of {counted(row.decided, 'label')}: accuracy {_number(row.accuracy)}, "
-        f"Open-F1 {_number(row.open_f1)}, MCC {_number(row.mcc)}; {row.alarm_rate:.1%} flagged as {UNSEEN}, "
+        f"Open-F1 {_number(row.open_f1)}, MCC {_number(row.mcc)}; {row.flagged:.1%} flagged as {UNSEEN}, "
         f"{_number(row.unseen, '.1%')} truly {UNSEEN}"
     )
 
@@ -100,27 +102,24 @@ def show_scores(to: Console, found: Sequence[SliceScores]) -> None:
     if not found:
         to.print("There are no decisions yet, so there are no scores.")
         return
-    # Short enough for days as times and a million vertices on 80 columns.
-    heads = ("time", "decided", "labels", "acc.", "F1", "MCC", "alarms", "unseen", "late", "drift", "model")
-    table = _table(*(f"{head}:" for head in heads))
-    for row in _newest(to, found, "slices"):
-        _add(
-            table,
-            str(row.time),
-            f"{row.decided:,}",
-            f"{row.labelled:,}",
-            *(_number(value) for value in (row.accuracy, row.open_f1, row.mcc)),
-            f"{row.alarm_rate:.1%}",
-            _number(row.unseen, ".1%"),
-            _number(row.latency, ".1f"),
-            _number(row.drift, ".2f"),
-            ",".join(map(str, row.models)) if len(row.models) < 3 else f"{row.models[0]}-{row.models[-1]}",
+    # All fit 80 columns with months as times; with days and a million vertices, to_rich leaves out the last ones.
+    heads = ("time", "decided", "labels", "accuracy", "Open-F1", "MCC", "flagged", "unseen %", "drift", "late", "model")
+    rows = tuple(
+        (
+            Cell(str(row.time)),
+            *(Cell(count, form=",") for count in (row.decided, row.labelled)),
+            *(Cell(value, form=".3f") for value in (row.accuracy, row.open_f1, row.mcc)),
+            *(Cell(share, form=".1%") for share in (row.flagged, row.unseen)),
+            Cell(row.drift, form=".2f"),
+            Cell(row.latency, form=".1f"),
+            Cell(",".join(map(str, row.models)) if len(row.models) < 3 else f"{row.models[0]}-{row.models[-1]}"),
         )
-    to.print(table)
+        for row in _newest(to, found, "slices")
+    )
+    to.print(to_rich(ResultTable("", tuple(map(Column, heads)), rows), to.width))
     to.print(
-        "\nThe last decision before the label counts. acc.: accuracy; F1: Open-F1; alarms: share flagged as unseen; "
-        "unseen: share whose class the model did not know; late: label latency in periods; drift: change of the class "
-        "distribution (0 to 1)."
+        "\nThe last decision before the label counts. flagged: share flagged as unseen; unseen %: share whose class "
+        "the model did not know; drift: change of the class distribution (0 to 1); late: label latency in periods."
     )
 
 
@@ -172,7 +171,7 @@ def show_review(to: Console, rows: Sequence[FlaggedVertex], total: int, *, group
         left = sum(count for _, count in row.neighbours[_MOST_CLASSES:])
         _add(table, "neighbours", (f"{most}, others {left:,}" if left else most) or "none")
         to.print(table)
-    more = f"; {len(rows):,} shown (more: --most N; all: --out FILE)" if total > len(rows) else ""
+    more = f"; {len(rows):,} shown (more: --limit N; all: --out FILE)" if total > len(rows) else ""
     which = "to review" if group is None else f"in group {group}"
     to.print(f"\n{counted(total, 'vertex', 'vertices')} {which}{more}")
 

@@ -92,8 +92,8 @@ class Table:
 def to_rich(table: Table, width: int = 80) -> RichTable:
     """Return the table for a terminal of some width.
 
-    Columns that do not fit are left out, the last first, and named in the caption. Long texts and heads may wrap,
-    numbers never do.
+    Columns that do not fit are left out, the last first, and named in the caption. Long texts may wrap; numbers and
+    their heads never do.
     """
     from rich.table import Table as RichTable
     from rich.text import Text
@@ -132,7 +132,8 @@ def _width(table: Table, number: int) -> int:
     """Width of a column on a terminal in letters, with the space after it."""
     numbers = [len(cell.text) for cell in table.cells(number) if not isinstance(cell.value, str)]
     texts = [min(len(text), _LONGEST_NAME) for text in table.texts(number)]
-    return 1 + max([*numbers, *texts, *(len(word) for word in table.columns[number].full_name.split())], default=0)
+    heads = [len(_in_one_line(head)) for head in (table.columns[number].group, table.columns[number].name)]
+    return 1 + max([*numbers, *texts, *heads])
 
 
 def to_markdown(table: Table) -> str:

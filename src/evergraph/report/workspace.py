@@ -64,14 +64,14 @@ def _headlines(slices: Sequence[SliceScores], scored: Sequence[dict[str, Any]]) 
     decided = sum(one.decided for one in slices)
     right = [row["best"] == row["truth"] for row in scored]
     known = [hit for hit, row in zip(right, scored, strict=True) if row["known"]]
-    alarms = sum(one.alarm_rate * one.decided for one in slices)
+    flagged = sum(one.flagged * one.decided for one in slices)
     return (
         Headline("Decisions", decided, None, "count", "Vertices with a decision."),
         Headline("Labels", len(scored), None, "count", "Decided vertices whose label has arrived."),
         _share("Accuracy", right, "Labelled vertices whose most likely known class is correct."),
         _share("Accuracy, known classes", known, "The same for vertices of known classes."),
         Headline(
-            "Flagged", alarms / decided if decided else None, None, "share", "Decided vertices flagged as unseen."
+            "Flagged", flagged / decided if decided else None, None, "share", "Decided vertices flagged as unseen."
         ),
         _share("Truly unseen", [not row["known"] for row in scored], "Labelled vertices of unseen classes."),
     )
@@ -104,7 +104,7 @@ def _slice(models: Sequence[ModelRecord], one: SliceScores) -> Slice:
         accuracy=_band(one.accuracy, one.labelled),
         known_accuracy=_band(one.id_accuracy, round(one.labelled * (1 - (one.unseen or 0)))),
         unseen=one.unseen,
-        flagged=band_of_share(one.alarm_rate, one.decided),
+        flagged=band_of_share(one.flagged, one.decided),
         mcc=one.mcc if one.unseen else None,
         open_f1=one.open_f1,
         drift=one.drift,

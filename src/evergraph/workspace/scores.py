@@ -326,7 +326,7 @@ class SliceScores:
         The period of the slice.
     decided, labelled
         Number of vertices with a decision, and of those whose label has arrived.
-    alarm_rate
+    flagged
         Share of the decided vertices that were flagged as unseen.
     accuracy, id_accuracy, open_f1, mcc, unseen
         Over the labelled vertices; see `TaskScores`. ``unseen`` is the share that is truly unseen.
@@ -341,7 +341,7 @@ class SliceScores:
     time: int | str
     decided: int
     labelled: int
-    alarm_rate: float
+    flagged: float
     accuracy: float | None
     id_accuracy: float | None
     open_f1: float | None
@@ -411,7 +411,7 @@ def _slice_scores(
         time=state.settings.axis.value(time),
         decided=len(decided),
         labelled=len(scored),
-        alarm_rate=float(np.mean([row.decided is None for row in decided])),
+        flagged=float(np.mean([row.decided is None for row in decided])),
         drift=_or_none(drift),
         models=tuple(sorted({row.model for row in decided})),
         **figures,
