@@ -65,6 +65,9 @@ def run_command(given, command):
             subprocess.run([*given, "--dry-run"], cwd=ROOT, check=True, capture_output=True)
         case [".", ".venv/bin/activate"]:
             pass  # the tests run in that environment
+        case ["pip", "install", "--constraint", file, what]:
+            assert (ROOT / file).is_file(), given
+            assert what == "torch" or (ROOT / what / "pyproject.toml").is_file(), given
         case ["pip", "install", path]:
             assert (ROOT / path).is_dir(), given
         case ["python", path, *_]:
