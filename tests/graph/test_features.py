@@ -200,3 +200,24 @@ def test_nothing_is_known_before_the_first_time() -> None:
     graph = EvolvingGraph.build({"id": [1, 2], "time": [1, 1], "text": ["one two", "two"]})
     assert graph.window(1, 1).inputs().nnz == 0
     assert graph.window(1, 1).inputs(before=2).nnz == 3
+
+
+def test_appending_copies_only_new_sparse_features() -> None:
+    def slice_of(time: int) -> dict[str, Any]:
+        return {"id": [f"{time}-{row}" for row in range(4)], "time": [time] * 4, "text": ["one two", "two", "", "six"]}
+
+    graph = EvolvingGraph.build({"id": ["a"], "time": [0], "label": ["x"], "text": ["one two three " * 9]})
+    wide = {"id": [f"w{row}" for row in range(50)], "time": [0] * 50, "text": ["one two three four five"] * 50}
+    graph = graph.append(wide)
+    for time in (1, 2):
+        larger = graph.append(slice_of(time))
+        for name in ("indptr", "indices", "data"):
+            assert np.shares_memory(getattr(graph.features, name), getattr(larger.features, name)), name
+        graph = larger
+
+
+def test_counts_of_texts_cannot_be_changed() -> None:
+    counts = count_words(pa.array(["one two", "two"]))
+    assert counts.count_texts(2).tolist() == [1, 2]
+    with pytest.raises(ValueError, match="read-only"):
+        counts.count_texts(2)[0] = 7

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+import threading
 from typing import Any
 
 import numpy as np
@@ -93,3 +95,28 @@ def test_slices_and_other_types_are_copied_before_rows_are_appended() -> None:
     assert append_rows(rows[1:], [np.array([9])]).tolist() == [1, 2, 0, 1, 9]
     assert append_rows(rows, [np.array([0.5])]).tolist() == [0, 1, 2, 0, 1, 0.5]
     assert rows.tolist() == [0, 1, 2, 0, 1]
+
+
+def test_threads_that_append_to_the_same_rows_never_share_room() -> None:
+    parents = [append_rows(np.zeros(64, int), [np.zeros(1, int)]) for _ in range(1000)]
+    found: dict[int, list[Any]] = {1: [], 2: []}
+    together = threading.Barrier(2, timeout=60)
+
+    def append(value: int) -> None:
+        for rows in parents:
+            together.wait()
+            found[value].append(append_rows(rows, [np.full(9, value)]))
+
+    threads = [threading.Thread(target=append, args=(value,)) for value in found]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    for value, children in found.items():
+        assert len(children) == len(parents)
+        assert all((rows[65:] == value).all() for rows in children)

@@ -134,11 +134,15 @@ class SparseFeatures:
         spans = [slice(part.indptr[0], part.indptr[-1]) for part in parts]
         own = slice(self.indptr[0], self.indptr[-1])
         ends = np.cumsum([own.stop - own.start, *(span.stop - span.start for span in spans)])
+        # A slice would not have the room behind the array that `append_rows` uses.
+        indices, data = self.indices, self.data
+        if (own.start, own.stop) != (0, len(data)):
+            indices, data = indices[own], data[own]
         pointers = [part.indptr[1:] - part.indptr[0] + end for part, end in zip(parts, ends, strict=False)]
         stacked = type(self)(
             append_rows(self.indptr - own.start if own.start else self.indptr, pointers),
-            append_rows(self.indices[own], [part.indices[span] for part, span in zip(parts, spans, strict=True)]),
-            append_rows(self.data[own], [part.data[span] for part, span in zip(parts, spans, strict=True)]),
+            append_rows(indices, [part.indices[span] for part, span in zip(parts, spans, strict=True)]),
+            append_rows(data, [part.data[span] for part, span in zip(parts, spans, strict=True)]),
             Strings.concat([self.columns, *new])
             if (new := [part.columns for part in parts if len(part.columns)])
             else self.columns,
@@ -154,6 +158,7 @@ class SparseFeatures:
         start, end = self.indptr[before], self.indptr[rows]
         found = np.bincount(self.indices[start:end], minlength=self.width)
         found[: len(counts)] += counts
+        found.flags.writeable = False  # it is used again
         vars(self)["_counted"] = (rows, found)
         return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+from threading import Lock
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -117,6 +118,9 @@ class _Buffer(np.ndarray[Any, Any]):
     used = 0
 
 
+_claim = Lock()  # so that of several threads only one uses the room behind the same rows
+
+
 def append_rows(rows: NDArray[Any], parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Append the rows of several parts to an array; amortised, this copies only the parts.
 
@@ -130,17 +134,23 @@ def append_rows(rows: NDArray[Any], parts: Sequence[NDArray[Any]]) -> NDArray[An
     ([1, 2, 3, 4], [1, 2, 3, 5], [1, 2, 3])
     """
     start, end, dtype = len(rows), len(rows) + sum(map(len, parts)), np.result_type(rows, *parts)
-    buffer = rows.base
-    if not (
+    buffer: Any = rows.base
+    fits = (
         isinstance(buffer, _Buffer)
-        and (buffer.used, buffer.ctypes.data) == (start, rows.ctypes.data)
+        and buffer.ctypes.data == rows.ctypes.data
         and buffer.dtype == rows.dtype == dtype
         and end <= len(buffer)
         and rows.flags.c_contiguous
-    ):
+    )
+    if fits:
+        with _claim:
+            fits = buffer.used == start
+            if fits:
+                buffer.used = end
+    if not fits:
         buffer = _Buffer((end + end // 4, *rows.shape[1:]), dtype)
         buffer[:start] = rows
-    buffer.used = end
+        buffer.used = end
     if parts:
         np.concatenate(parts, out=buffer[start:end].view(np.ndarray))
     return np.ndarray((end, *rows.shape[1:]), dtype, buffer)
