@@ -54,6 +54,15 @@ def test_your_own_scores_are_described_but_not_rebuilt() -> None:
         rebuilt(described(PostHoc(Mine())), "detector")
 
 
+@pytest.mark.parametrize("kind", ["score", "threshold"])
+def test_a_part_that_was_removed_is_named(kind: str) -> None:
+    removed = {"score": {"name": "max_logit"}, "threshold": {"name": "quantile", "share": 0.1}}[kind]
+    description = described(PostHoc(Energy(), Budget(7))) | {kind: removed}
+    with pytest.raises(InputError) as error:
+        rebuilt(description, "detector")
+    assert f"uses {removed['name']}, which was removed in this version. Train again" in str(error.value)
+
+
 # --- plug-ins --------------------------------------------------------------------------------------------------------
 
 

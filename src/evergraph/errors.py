@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 __all__ = [
     "DamagedGraphError",
@@ -22,6 +22,17 @@ _LONGEST = 400  # letters of a problem: a cell that it quotes can be of any leng
 
 class EvergraphError(Exception):
     """Base class of all errors that Evergraph raises on purpose."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The default calls the constructor with the whole message, which would be composed again.
+        return _unpickled, (type(self), self.args, vars(self))
+
+
+def _unpickled(kind: type[EvergraphError], args: tuple[Any, ...], state: dict[str, Any]) -> EvergraphError:
+    error = kind.__new__(kind)
+    error.args = args
+    vars(error).update(state)
+    return error
 
 
 class InputError(EvergraphError, ValueError):
@@ -86,7 +97,7 @@ class DamagedWorkspaceError(InputError):
 class DownloadError(EvergraphError, OSError):
     """A download that failed. What has arrived is kept for the next attempt."""
 
-    def __init__(self, problem: str, *, fix: str) -> None:
+    def __init__(self, problem: str, *, fix: str | None = None) -> None:
         super().__init__(_sentences(problem, fix))
 
 

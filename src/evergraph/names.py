@@ -95,6 +95,10 @@ _COMPOSED = {
     "propagated": "evergraph.detect.scores:Propagated",
     "average": "evergraph.detect.scores:Average",
 }
+# Names of earlier versions, which saved learners may contain.
+_REMOVED = {"max_logit", "entropy", "mahalanobis", "nearest", "new_neighbours", "quantile"} | {
+    *("sentinel", "bursting", "surplus", "misfit", "remote", "crowding", "smoothed", "together")
+}
 _TABLES = {"model": MODELS, "detector": DETECTORS, "score": SCORES, "threshold": THRESHOLDS}
 _BASES = {
     "model": "evergraph.nn:Model",
@@ -361,6 +365,11 @@ def rebuilt(description: Mapping[str, Any] | str | None, what: str) -> Any:
     settings = {"name": description} if isinstance(description, str) else dict(description)
     name = settings.pop("name")
     kinds = [kind for kind in _TABLES if name in known(kind)] or ([what] if name in _COMPOSED else [])
+    if not kinds and name in _REMOVED:
+        raise InputError(
+            f"the {what} uses {name}, which was removed in this version",
+            fix="train again, or use the version that saved it",
+        )
     if not kinds:
         raise InputError(
             f"the {what} is your own ({name}), which a file cannot contain",

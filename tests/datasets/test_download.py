@@ -22,6 +22,7 @@ from evergraph import __version__
 from evergraph.datasets import download
 from evergraph.datasets.download import cache_folder, fetch_record, unpack
 from evergraph.errors import DownloadError, InputError
+from evergraph.storage.files import only_one
 
 DATA = bytes(range(256)) * 400
 HALF = len(DATA) // 2
@@ -385,6 +386,24 @@ def test_two_at_once_download_once(zenodo: Zenodo, fetch: Fetch) -> None:
     assert len(results) == 4
     assert results[0]["data.zip"].read_bytes() == DATA
     assert zenodo.transfers == [None]
+
+
+def test_waiting_for_another_process_is_shown(fetch: Fetch, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    thread = threading.Thread(target=fetch)
+    with only_one(tmp_path / "42.lock"):
+        thread.start()
+        for _ in range(600):
+            if "Waiting for another process that downloads the same files" in caplog.text:
+                break
+            time.sleep(0.01)
+        else:
+            pytest.fail("no message")
+        assert thread.is_alive()
+    thread.join()
+    assert (tmp_path / "42" / "data.zip").read_bytes() == DATA
+    caplog.clear()
+    fetch()
+    assert caplog.text == ""
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")

@@ -115,7 +115,8 @@ def fetch_record(
     with _disk_errors(root):
         folder.mkdir(parents=True, exist_ok=True)
         # One lock, not a part file for each process, which no later process could find and resume.
-        with only_one(root / f"{number}.lock"), _progress(quiet) as show:
+        waiting = f"Waiting for another process that downloads the same files into {folder}"
+        with only_one(root / f"{number}.lock", waiting), _progress(quiet) as show:
             try:
                 # With a saved description, waiting for the network would only take time.
                 text = _retry(lambda: _read(address), () if saved.exists() else waits)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 import time
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ __all__ = [
 LOCK = ".lock"
 """The lock file of a folder."""
 
+_log = logging.getLogger(__name__)
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _POLL = 0.05  # seconds between two attempts to take a lock
 
@@ -124,8 +126,14 @@ def locked(folder: Path, what: str, wait: float = 0) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def only_one(lock: Path) -> Iterator[None]:
-    """Hold a lock file, after waiting for other processes to release it."""
+def only_one(lock: Path, waiting: str = "") -> Iterator[None]:
+    """Hold a lock file, after waiting for other processes to release it; ``waiting`` is logged if that takes time."""
+    with _held(lock, 0) as held:
+        if held:
+            yield
+            return
+    if waiting:
+        _log.warning(waiting)
     with _held(lock, None):
         yield
 
