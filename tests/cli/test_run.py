@@ -131,8 +131,8 @@ def test_tables_for_people_fit_eighty_columns(folder, monkeypatch, command, seed
         "flagged",
         "unseen",
         "MCC",
-        "id_accuracy",
-        "auroc",
+        "ID accuracy",
+        "AUROC",
         "seconds",
     ):
         assert word in out

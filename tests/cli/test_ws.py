@@ -594,7 +594,7 @@ def test_the_widest_scores_drop_their_last_columns_at_eighty(capsys):
         assert max(map(len, out.splitlines())) <= width
         assert len(head.replace("unseen %", "unseen").split()) == len(told.split()) == columns
         assert "…" not in head + told
-        assert ("Not shown at this width: late, model" in out) == (columns < 11)
+        assert ("Not shown at this width: late; model" in out) == (columns < 11)
     assert told.rstrip().endswith("97-99")
 
 

@@ -273,8 +273,18 @@ def test_a_narrow_terminal_drops_the_last_columns_and_says_so(width: int) -> Non
     assert max(map(len, text.splitlines())) <= max(width, 28)
     fits = max(1, (width + 1 - 14) // 14)
     assert text.count("0.099 ± 0.208") == text.count("0.099") == text.count("0.208") == min(6, fits)
-    dropped = ", ".join(column.name for column in numbers[fits:])
+    dropped = "; ".join(column.name for column in numbers[fits:])
     assert " ".join(text.split()).endswith(f"Not shown at this width: {dropped}" if dropped else "0.208")
+
+
+def test_heads_of_several_words_are_not_broken() -> None:
+    names = ("MCC", "Open-F1", "AUROC", "AUPR", "FPR@95", "oracle MCC", "false alarms", "flagged", "ID accuracy")
+    row = (Cell("relative-energy"), *(Cell(0.5, form=".3f") for _ in names))
+    lines = on_terminal(Table("", (Column("detector", align="left"), *map(Column, names)), (row,))).splitlines()
+    assert lines[0].split() == ["detector", *" ".join(names[:-1]).split()]
+    assert lines[1].split() == ["relative-energy", *["0.500"] * 8]
+    assert max(map(len, lines)) <= 80
+    assert "Not shown at this width: ID accuracy" in "\n".join(lines)
 
 
 def test_long_texts_wrap_and_lose_nothing() -> None:

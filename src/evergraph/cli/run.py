@@ -49,12 +49,12 @@ EXAMPLE = "Example: evergraph run metamath --history 3 --seeds 0-4 --out runs/me
 
 _MOST_TASKS = 40
 _HEADLINE = {
-    "accuracy": "share of vertices whose most likely known class is correct",
-    "id_accuracy": "the same for vertices of known classes",
-    "mcc": "flagged against truly unseen vertices, all tasks together",
-    "open_f1": "macro-F1 of the decisions, with 'unseen' as a class",
-    "auroc": "how well the scores separate unseen from known classes",
-    "seconds": "training and prediction, all tasks",
+    "accuracy": ("accuracy", "share of vertices whose most likely known class is correct"),
+    "id_accuracy": ("ID accuracy", "the same for vertices of known classes"),
+    "mcc": ("MCC", "flagged against truly unseen vertices, all tasks together"),
+    "open_f1": ("Open-F1", "macro-F1 of the decisions, with 'unseen' as a class"),
+    "auroc": ("AUROC", "how well the scores separate unseen from known classes"),
+    "seconds": ("seconds", "training and prediction, all tasks"),
 }
 
 
@@ -190,11 +190,11 @@ def _show_headline(to: Console, result: Run) -> None:
 
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     summary = result.summary()
-    for name, meaning in _HEADLINE.items():
+    for name, (shown, meaning) in _HEADLINE.items():
         form = ".2f" if name == "seconds" else ".3f"
         half = summary[name]["ci95"]
         spread = "" if half is None else f" ± {half:{form}}"
-        table.add_row(name, _number(summary[name]["mean"], form) + spread, meaning)
+        table.add_row(shown, _number(summary[name]["mean"], form) + spread, meaning)
     to.print(table)
     seeds = ", ".join(map(str, result.seeds))
     if len(result.seeds) == 1:

@@ -101,7 +101,7 @@ def to_rich(table: Table, width: int = 80) -> RichTable:
     widths = [_width(table, number) for number in range(len(table.columns))]
     shown = max([2, *(n for n in range(len(widths) + 1) if sum(widths[:n]) <= width + 1)])
     columns, dropped = table.columns[:shown], [column.full_name for column in table.columns[shown:]]
-    notes = [f"Not shown at this width: {', '.join(dropped)}"] if dropped else []
+    notes = [f"Not shown at this width: {'; '.join(dropped)}"] if dropped else []
     found = RichTable(
         title=Text(_in_one_line(table.title), "bold") if table.title else None,
         title_justify="left",
