@@ -653,6 +653,12 @@ sys.exit(str({"torch", "numba", "matplotlib", "pyarrow", "scipy", "pandas"} & se
     assert done.stderr.strip() == ""
 
 
+def test_a_similar_command_is_suggested(command):
+    code, _, err = command("ws", "statsu")
+    assert code == 2
+    assert "Did you mean 'status'?" in err
+
+
 def test_tab_completes_the_commands():
     asked = {"_EVERGRAPH_COMPLETE": "complete_bash", "COMP_WORDS": "evergraph ws classes re", "COMP_CWORD": "3"}
     script = Path(sys.executable).parent / "evergraph"

@@ -30,6 +30,7 @@ from evergraph.storage.files import locked
 from evergraph.storage.objects import Objects
 from evergraph.workspace import Workspace
 from evergraph.workspace.change import Contents
+from evergraph.workspace.scores import scored_decisions
 from evergraph.workspace.store import DATABASE, SCHEMA, Classes, Store, WorkspaceState, needed_objects, read_state
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -266,10 +267,23 @@ def test_a_damaged_row_never_gets_a_valid_checksum(folder: Path) -> None:
     with pytest.raises(DamagedWorkspaceError, match="labels"):
         workspace.rollback(workspace.state.version - 1)
     flip(f"UPDATE labels SET id = '{ids[0]}' WHERE id = 'other'")
+    flip("UPDATE fresh SET labels = labels + 1")
+    for act in (workspace.status, workspace.verify, lambda: workspace.state, lambda: workspace.label([ids[1]], ["x"])):
+        with pytest.raises(DamagedWorkspaceError, match="fresh"):
+            act()
+    flip("UPDATE fresh SET labels = labels - 1")
     flip("UPDATE decisions SET score = score + 1")
     for act in (workspace.scores, workspace.verify, lambda: workspace.label([ids[1]], ["x"])):
         with pytest.raises(DamagedWorkspaceError, match="decisions"):
             act()
+
+
+def test_periods_of_scored_decisions_may_be_an_iterator(folder: Path) -> None:
+    ids = GRAPH.ids[GRAPH.times == LAST].tolist()
+    Workspace(folder).label(ids[:2], ["x", "y"])
+    with Store(folder).read() as records:
+        found = scored_decisions(records, read_state(records), iter([LAST]))
+    assert found[LAST].keys() == {str(id) for id in ids[:2]}
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"SQLite format 3\0", b"\xff" * 5000])

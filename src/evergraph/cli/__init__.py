@@ -38,6 +38,9 @@ class _Workspace(typer.core.TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         return self._group.get_command(ctx, cmd_name)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        return self._group.resolve_command(ctx, args)  # it suggests a similar command
+
     @cached_property
     def _group(self) -> typer.core.TyperGroup:
         from evergraph.cli.ws import app

@@ -143,7 +143,7 @@ def _history_start(records: Records, state: WorkspaceState) -> int:
 
 def count_fresh(records: Records, first: int) -> int:
     """Return how many labels of vertices from a period on arrived since the model was trained."""
-    return int(records.value("SELECT sum(labels) FROM fresh WHERE until IS NULL AND time >= ?", first) or 0)
+    return sum(row.labels for row in records.select("fresh", "until IS NULL AND time >= ?", first))
 
 
 def _update_was_skipped(records: Records) -> bool:
@@ -240,6 +240,7 @@ def scored_decisions(
     rollback has undone is left out: labels that are not valid any more, vertices that were added again, and decisions
     for a class that was merged.
     """
+    times = None if times is None else list(times)
     scored = _score(records, state, _read_decisions(records, times), times)
     return {
         time: {

@@ -294,7 +294,6 @@ def read_state(records: Records, version: int | None = None) -> WorkspaceState:
         raise InputError(f"version {version} does not exist, or is not kept any more", fix=fix)
     past = None if row.version == head else row.version
     classes = read_classes(records, past)
-    fresh = records.value(f"SELECT sum(labels) FROM fresh WHERE {valid_in(past)}")  # noqa: S608
     return WorkspaceState(
         version=row.version,
         settings=converted({row.name: json.loads(row.value) for row in records.select("settings")}, Settings),
@@ -302,7 +301,7 @@ def read_state(records: Records, version: int | None = None) -> WorkspaceState:
         learner=row.learner,
         tensors=row.tensors,
         stale=bool(row.stale),
-        fresh_labels=fresh or 0,
+        fresh_labels=sum(row.labels for row in records.select("fresh", valid_in(past))),
         vertices=row.vertices,
         edges=row.edges,
         first_time=row.first_time,
