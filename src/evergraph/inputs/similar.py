@@ -113,7 +113,7 @@ def nearest_by_words(
     number = max(min(number, n - 1), 0)
     chosen = np.arange(n) if chosen is None else chosen
     nearest = np.full((len(chosen), number), -1)
-    columns = sparse.csc_array(rows.T)
+    columns = sparse.csr_array(rows.T)
     for part in _blocks(len(chosen), n, rows.dtype) if number else []:
         like = (rows[chosen[part]] @ columns).toarray()
         like[np.arange(len(like)), chosen[part]] = 0

@@ -433,7 +433,7 @@ def _nearest(context: SliceContext, rows: _Longs) -> list[tuple[_Longs, _Longs]]
     matrices = [_neighbours(context)]
     found = []
     if isinstance(context.task.graph.features, DenseFeatures):
-        vectors = context.vectors[context.start :]
+        vectors = context.vectors[context.start :].astype(np.float64)  # so that ranks decide between equally near ones
         near, cosines = nearest_by_vectors(vectors[rows], vectors, _NEAREST, itself=rows, ranks=ranks)
         one, place = np.nonzero(cosines > 0)
         found.append((one, near[one, place]))
