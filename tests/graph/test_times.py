@@ -99,7 +99,7 @@ def test_numpy_and_zoned_times_are_read_as_their_own_calendar_day() -> None:
 
 @pytest.mark.parametrize("every", ["Year", "", "fortnight", 0, -1, 2.5, [1], 10**20, float("nan"), "1.5"])
 def test_unknown_granularities_are_refused(every: Any) -> None:
-    with pytest.raises(InputError, match="there is no granularity"):
+    with pytest.raises(InputError, match="there is no period"):
         build(abc(), every=every)
 
 

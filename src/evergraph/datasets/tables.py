@@ -99,7 +99,7 @@ def read_vertices(
 ) -> VertexColumns:
     """Read and check the vertices of a table.
 
-    Give the granularity of time (``every``), or the ``axis`` of the graph that the vertices are for. With
+    Give the period (``every``), or the ``axis`` of the graph that the vertices are for. With
     ``unlabelled``, the column of labels may be missing.
     """
     table = open_table(path)

@@ -273,7 +273,8 @@ def record(
         raise InputError("this is a file, not a folder", file=folder, fix="choose another folder")
     with disk_errors(folder, "the recording could not be written"):
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with only_one(folder.parent / f".{folder.name}.lock"):
+        waiting = f"Waiting for another process that records the same training in {folder}"
+        with only_one(folder.parent / f".{folder.name}.lock", waiting):
             usable = _usable(folder, identity)
             return usable or _write_recording(configuration, graph, identity, folder, on_progress)
 

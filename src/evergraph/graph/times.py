@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Unit = Literal["integer", "year", "month", "week", "day"]
 
 MAX_SPAN = 100_000
-"""Largest number of periods from the first to the last; more indicates a typing error or too fine a granularity."""
+"""Largest number of periods from the first to the last; more indicates a typing error or too short periods."""
 
 _CLOCK = r"([01]\d|2[0-3])(:[0-5]\d(:[0-6]\d([.,]\d+)?)?)?\s?(Z|UTC|[+-]\d{2}:?\d{2})?"
 _DATE = rf"^\d{{4}}(-\d{{2}}(-\d{{2}}([T ]{_CLOCK})?)?)?$"
@@ -98,7 +98,7 @@ class TimeAxis:
                 origin.fail(
                     f"the times are whole numbers, which have no {self.unit}s",
                     column=name,
-                    fix="write dates (2004-03-31), or choose another granularity",
+                    fix="write dates (2004-03-31), or choose another period",
                 )
             return values // self.step
         dates = values.astype("datetime64[D]")
@@ -116,7 +116,7 @@ class TimeAxis:
 
 
 def choose_axis(column: pa.Array, every: str | int | None, origin: Origin, name: str) -> TimeAxis:
-    """Return the axis for a column of times and a granularity (``year``, ``month``, ``week``, ``day`` or a number)."""
+    """Return the axis for a column of times and a period (``year``, ``month``, ``week``, ``day`` or a number)."""
     if every is None or str(every) == "year":
         return TimeAxis("integer" if every is None and _is_number(column, origin, name) else "year")
     if isinstance(every, str) and every in ("month", "week", "day"):
@@ -127,7 +127,7 @@ def choose_axis(column: pa.Array, every: str | int | None, origin: Origin, name:
         step = 0
     if not 0 < step < 2**31 or (not isinstance(every, str) and step != every):
         raise InputError(
-            f"there is no granularity {every!r}", fix="choose year, month, week, day or a whole number above 0"
+            f"there is no period {every!r}", fix="choose year, month, week, day or a whole number above 0"
         )
     return TimeAxis("integer" if _is_number(column, origin, name) else "year", step)
 
@@ -141,7 +141,7 @@ def check_span(times: NDArray[np.int64], origin: Origin, name: str, *, rows: boo
             f"time {times[row]} is far from the others: {span:,} periods from first to last, at most {MAX_SPAN:,}",
             column=name,
             row=row if rows else None,
-            fix="correct it, or choose a coarser granularity (every=month, every=1000)",
+            fix="correct it, or choose longer periods (every=month, every=1000)",
         )
 
 
