@@ -126,9 +126,7 @@ def choose_axis(column: pa.Array, every: str | int | None, origin: Origin, name:
     except (TypeError, ValueError):
         step = 0
     if not 0 < step < 2**31 or (not isinstance(every, str) and step != every):
-        raise InputError(
-            f"there is no period {every!r}", fix="choose year, month, week, day or a whole number above 0"
-        )
+        raise InputError(f"there is no period {every!r}", fix="choose year, month, week, day or a whole number above 0")
     return TimeAxis("integer" if _is_number(column, origin, name) else "year", step)
 
 
