@@ -7,7 +7,7 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -51,6 +51,12 @@ TextMode = Literal["past", "global"]
 # --- options ----------------------------------------------------------------------------------------------------------
 
 
+def _and(names: Iterable[str], word: str = "and") -> str:
+    """Join names: a, b and c."""
+    *others, last = names
+    return f"{', '.join(others)} {word} {last}"
+
+
 def option(name: str, metavar: str | None, text: str, **more: Any) -> Any:
     """Return an option with its name, the placeholder of its value and its help."""
     return typer.Option(f"--{name}", metavar=metavar, help=text, **more)
@@ -70,9 +76,10 @@ Seeds = Annotated[str, option("seeds", "SEEDS", SEEDS_HELP)]
 # Models and detectors
 MODEL_HELP = f"Model: {', '.join(known('model'))}. Settings may follow, as in sgc:hops=3."
 SCORES_HELP = (
-    f"a score: {', '.join(known('score'))}; {', '.join(OUTPUT_SCORES)} also in the form relative-energy. A threshold "
-    f"may follow a score, as in energy/conformal: {', '.join(known('threshold'))}. Settings may follow, as in gdoc:0.5 "
-    "or gdoc:threshold=0.5,alpha=3. The page Configuration of the documentation explains all of them."
+    f"a score: {', '.join(known('score'))}. {_and(OUTPUT_SCORES)} may have the prefix relative-, as in "
+    f"relative-energy. A score may be followed by / and a threshold ({_and(known('threshold'), 'or')}), as in "
+    "energy/conformal. Settings may follow, as in gdoc:0.5 or gdoc:threshold=0.5,alpha=3. The page Configuration "
+    "of the documentation explains all of them."
 )
 DETECTOR_HELP = f"Detector of unseen classes: {', '.join(known('detector'))}, or {SCORES_HELP}"
 THRESHOLD_HELP = (
@@ -80,8 +87,8 @@ THRESHOLD_HELP = (
     "0.5 for doc."
 )
 ALPHA_HELP = (
-    "Risk reduction of doc and gdoc, above 0: raises the threshold of classes whose training vertices have high "
-    "probabilities, so that more vertices are flagged; the smaller, the more. The paper uses 3. Default: off."
+    "Risk reduction of doc and gdoc, above 0. Classes whose training vertices have high probabilities get a higher "
+    "threshold; a smaller X flags more vertices. The paper uses 3. Default: off."
 )
 MOST_HELP = "Only for auto: flag at most this share of a slice as unseen. Default: 0.3."
 ModelOption = Annotated[str, option("model", "MODEL", MODEL_HELP, autocompletion=_like("model"))]

@@ -19,7 +19,7 @@ EXAMPLE = "Example: evergraph report runs/metamath --out report.html"
 def report(
     folder: Annotated[Path, typer.Argument(metavar="RUN|WS", help="Folder of a run, or a workspace.")],
     out: Annotated[
-        Path, typer.Option(metavar="FILE", help="HTML file to write; replaces an existing one, without --replace.")
+        Path, typer.Option(metavar="FILE", help="HTML file to write. An existing file is overwritten.")
     ] = Path("report.html"),
     against: Annotated[
         Path | None,

@@ -395,8 +395,8 @@ def predict(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Period of the vertices. Default: all periods with unlabelled vertices without a decision; if there "
-            "are none, the newest period with unlabelled vertices.",
+            help="Period to predict. Default: every period in which an unlabelled vertex has no decision yet; if there "
+            "is none, the newest period with unlabelled vertices.",
         ),
     ] = None,
     out: Annotated[
