@@ -99,6 +99,34 @@ def test_feature_columns_come_in_the_order_in_which_they_are_named(tmp_path, end
         feature_columns(path, ["a", "b_7"])
 
 
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+@pytest.mark.parametrize("features", [["time"], ["id", "time"], ["emb", "time"]])
+def test_a_column_used_twice_keeps_its_values_in_both_uses(tmp_path, ending, features):
+    frame = pd.DataFrame({"id": [2**24 + 1, 2**24 + 3], "time": [20240129, 20240131], "label": "x", "emb": [0.5, 1.5]})
+    path = tmp_path / f"v{ending}"
+    frame.to_parquet(path) if ending == ".parquet" else frame.to_csv(path, index=False)
+    graph = read_tables(path, features=features)
+    assert graph.times.tolist() == [20240129, 20240131]
+    assert [int(name) for name in graph.ids] == frame["id"].tolist()
+    wanted = frame[features].to_numpy(np.float32)
+    assert graph.window(20240129, 20240131).inputs().tolist() == wanted.tolist()
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_one_column_may_be_id_label_and_text(tmp_path, ending):
+    frame = pd.DataFrame({"id": ["one", "two"], "time": [2001, 2002]})
+    path = tmp_path / f"v{ending}"
+    frame.to_parquet(path) if ending == ".parquet" else frame.to_csv(path, index=False)
+    graph = read_tables(path, label="id", text="id")
+    assert graph.labels.tolist() == list(graph.ids) == list(graph.features.columns) == ["one", "two"]
+
+
+def test_a_feature_that_is_also_the_time_is_refused_with_its_row(tmp_path):
+    path = write(tmp_path / "v.csv", "id,time,label\na,2024-01,x\nb,2024-02,y\n")
+    with pytest.raises(InputError, match=r"column 'time', row 1 \(line 2\): '2024-01' is not a number"):
+        read_tables(path, features=["time"])
+
+
 @pytest.mark.parametrize("kind", [pa.list_(pa.float32()), pa.list_(pa.float64(), 3), pa.large_list(pa.int32())])
 def test_embedding_column_of_lists(tmp_path, kind):
     lists = pa.array([[1, 2, 3], [4, 5, 6]], kind)

@@ -338,3 +338,29 @@ def test_features_are_taken_from_frames_lists_and_all_sparse_formats() -> None:
 def test_a_label_column_by_another_name_is_not_passed_over(slip: str) -> None:
     with pytest.raises(InputError, match=f"there is a column '{slip}', but no column 'label'"):
         build({"id": ["a"], "time": [1], slip: ["x"]})
+
+
+# --- codes with -1 ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [list, np.array, pd.Series, lambda codes: np.array(codes, float), pd.Categorical])
+def test_minus_one_of_factorize_is_no_label(kind: Any, caplog: pytest.LogCaptureFixture) -> None:
+    codes, _ = pd.factorize(pd.Series(["x", None, "y"]))
+    assert codes.tolist() == [0, -1, 1]
+    graph = build(abc(label=kind(codes.tolist())))
+    assert (graph.class_names, graph.labels.tolist()) == (("0", "1"), ["0", None, "1"])
+    assert "column 'label': 1 labels are -1 and count as no label" in caplog.text
+    assert build(abc(label=[-1, -1, -1])).class_names == ()
+    assert graph.relabel(graph.ids[:2], [-1, 0]).labels.tolist() == [None, "0", "1"]
+
+
+@pytest.mark.parametrize("labels", [["-1", "0", "1"], [-2, -1, 0], [0, 1, 2]])
+def test_other_numbers_are_classes(labels: list[Any], caplog: pytest.LogCaptureFixture) -> None:
+    assert build(abc(label=labels)).class_names == tuple(map(str, labels))
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("labels", [[1, -1, 1], [0, -1, 2], [0, -1, None]])
+def test_minus_one_that_may_be_a_class_is_refused(labels: list[Any]) -> None:
+    with pytest.raises(InputError, match="column 'label', row 2: -1 is either a class or no label"):
+        build(abc(label=labels))

@@ -197,6 +197,17 @@ def test_every_kind_of_networkx_graph_is_read_undirected(kind: Any) -> None:
     assert list(graph.features.columns) == ["some", "words"]
 
 
+def test_text_of_networkx_nodes_is_read_like_time_and_label() -> None:
+    there = networkx.path_graph(3)
+    networkx.set_node_attributes(there, {0: 1, 1: 2, 2: 3}, "time")
+    assert from_networkx(there).features is None
+    networkx.set_node_attributes(there, {1: "some words"}, "text")
+    assert list(from_networkx(there).features.columns) == ["some", "words"]
+    assert from_networkx(there, text=None).features is None
+    with pytest.raises(InputError, match="no node has an attribute 'title'"):
+        from_networkx(there, text="title")
+
+
 @pytest.mark.parametrize(
     ("nodes", "ids"),
     [

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 from sklearn.metrics import f1_score, matthews_corrcoef
 
 from evergraph import UNSEEN, EvolvingGraph, InputError
 from evergraph.datasets import synthetic
-from evergraph.datasets.tables import to_tables
+from evergraph.datasets.tables import Columns, to_tables
 from evergraph.detect import DOC, GDOC
 from evergraph.evaluation.configuration import Configuration
 from evergraph.nn import GCN, MLP, GraphSAGE
@@ -208,6 +210,46 @@ def test_by_default_what_was_never_decided_is_decided(workspace: Workspace) -> N
     assert workspace.predict().column("id").to_pylist() == [*ids_of(FIRST + 1), 10_000]
     unchanged(workspace, lambda: workspace.predict(FIRST - 1), "no vertex of 3 is without a label")
     unchanged(workspace, lambda: workspace.predict("soon"), "is not a time")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda frame: (frame,),
+        lambda frame: (frame.rename(columns={"id": "key", "label": "venue"}),),
+        lambda frame: (frame.astype({"label": "category"}),),
+        lambda frame: (frame.set_index("id")["label"],),
+        lambda frame: (frame["id"], frame["label"]),
+        lambda frame: (frame["id"].to_numpy(), frame["label"].to_numpy()),
+        lambda frame: (pa.Table.from_pandas(frame),),
+        lambda frame: (frame.to_dict("list"),),
+        lambda frame: (iter(frame["id"]), (name for name in frame["label"])),
+    ],
+)
+def test_labels_are_given_as_frames_series_arrays_or_tables(workspace: Workspace, given: Any) -> None:
+    ids = ids_of(FIRST)
+    workspace.add(*slice_of(FIRST))
+    frame = pd.DataFrame({"id": ids, "label": truth_of(ids), "note": 0}).iloc[::-1]
+    frame.loc[0, "label"] = None  # of the first id
+    outcome = workspace.label(*given(frame), columns=Columns(id="key", label="venue"))
+    assert (outcome.facts["labels"], outcome.facts["without"]) == (len(ids) - 1, 1)
+    graph = workspace.graph
+    assert graph.labels[graph.find(ids)].tolist() == [None, *truth_of(ids)[1:]]
+
+
+def test_labels_whose_ids_are_not_clear_are_refused(workspace: Workspace) -> None:
+    ids = ids_of(FIRST)
+    workspace.add(*slice_of(FIRST))
+    frame = pd.DataFrame({"id": ids, "label": truth_of(ids)})
+    for given, match in (
+        ((frame["label"],), "the index of the Series counts rows"),
+        ((frame["id"], frame["label"].iloc[::-1]), "ids and labels have different indexes"),
+        ((frame[["label"]],), "there is no column 'id'"),
+        ((frame[["id"]],), "there is no column 'label'"),
+        ((ids,), "there are ids, but no labels"),
+        ((ids, ["x"]), f"1 labels for {len(ids)} ids"),
+    ):
+        unchanged(workspace, lambda given=given: workspace.label(*given), match)
 
 
 def test_only_vertices_without_a_label_are_decided(workspace: Workspace) -> None:
@@ -480,7 +522,7 @@ def test_what_cannot_be_labelled_changes_nothing(workspace: Workspace) -> None:
     workspace.add(*slice_of(FIRST))
     unchanged(workspace, lambda: workspace.label(["none"], ["x"]), "there is no vertex 'none'")
     unchanged(workspace, lambda: workspace.label(ids[:1], [None]), "there are no labels")
-    unchanged(workspace, lambda: workspace.label(ids[:2], ["x"]), "not a table")
+    unchanged(workspace, lambda: workspace.label(ids[:2], ["x"]), "1 labels for 2 ids")
     unchanged(workspace, lambda: workspace.label([ids[0], ids[0]], ["x", "y"]), "a vertex has the label 'y' here")
     unchanged(workspace, lambda: workspace.label(ids[:1], ["unseen"]), "reserved for vertices flagged as unseen")
     workspace.label([ids[0], ids[0], ids[1]], ["x", "x", None])

@@ -37,7 +37,7 @@ class TableFile:
     def read(self, columns: Sequence[str], numbers: Sequence[str] = ()) -> pa.Table:
         """Read some columns; from a text file ``columns`` as strings, unchanged, and ``numbers`` as float32."""
         if _is_parquet(self.path):
-            return _read_parquet(self.path, [*columns, *numbers])
+            return _read_parquet(self.path, list(dict.fromkeys([*columns, *numbers])))
         return _read_csv(self, columns, numbers)
 
 

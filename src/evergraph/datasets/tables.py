@@ -64,7 +64,8 @@ def read_tables(
         default. ``label=""`` and ``text=""`` leave labels or text out.
     features
         Columns of numbers instead of text, by name or pattern (``emb_*``), in this order; see `feature_columns`. In
-        Parquet, one column of lists also works.
+        Parquet, one column of lists also works. Features are float32: whole numbers over 2^24 are rounded. A column
+        may also be another one, such as the time, which stays exact.
     source, target, edge_time
         Columns of the edges. A column named ``time`` is used by default; ``edge_time=""`` leaves it out.
     every
@@ -112,7 +113,10 @@ def read_vertices(
     named = {"id": columns.id, "time": columns.time, "label": label, "text": text or None}
     _check_names(table, named, {"label": ", or leave labels out with --no-label"})
     used = [column for column in named.values() if column is not None]
-    read = table.read(used, wanted)
+    # A text file's column that is used twice is read twice: float32 would change times and ids over 2^24.
+    twice = not set(used).isdisjoint(wanted)
+    read = table.read(used, () if twice else wanted)
+    numbers = table.read((), wanted) if twice else read
     checked = vertex_columns(
         read,
         table.origin,
@@ -120,7 +124,7 @@ def read_vertices(
         time=columns.time,
         label=label,
         text=text or None,
-        features=_numbers(read, wanted, table) if wanted else None,
+        features=_numbers(numbers, wanted, table) if wanted else None,
         every=every,
         axis=axis,
     )
@@ -222,7 +226,11 @@ def _numbers(columns: pa.Table, wanted: list[str], table: TableFile) -> Features
         if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             table.origin.fail(f"a column of {kind} holds no numbers", column=name, fix="give numbers")
         parts.append(np.asarray(column.cast(pa.float32(), safe=False)).reshape(shape))
-    return as_features(np.concatenate(parts, axis=1), names, table.origin)
+    features = as_features(np.concatenate(parts, axis=1), names, table.origin)
+    for name, part in zip(wanted, parts, strict=True):
+        if np.abs(part).max(initial=0) > 2**24:
+            log.info("%s, column '%s': features are float32, numbers over 2^24 are rounded", table.path, name)
+    return features
 
 
 def to_tables(

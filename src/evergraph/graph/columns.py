@@ -190,14 +190,14 @@ def vertex_columns(
         origin.fail(
             "text and feature columns cannot be combined", fix=f"leave out the text column '{text}', or the features"
         )
-    ids = _ids(_column(table, id, origin), origin, id)
-    time_column = _column(table, time, origin)
+    ids = _ids(named_column(table, id, origin), origin, id)
+    time_column = named_column(table, time, origin)
     if axis is None:
         axis = choose_axis(time_column, every, origin, time)
     times = axis.parse(time_column, origin, time)
     check_span(times, origin, time)
-    labels = class_column(_column(table, label, origin), origin, label) if label is not None else _nulls(len(ids))
-    texts = _text(_column(table, text, origin), origin, text) if text is not None else None
+    labels = class_column(named_column(table, label, origin), origin, label) if label is not None else _nulls(len(ids))
+    texts = _text(named_column(table, text, origin), origin, text) if text is not None else None
     if features is not None and len(features) != len(ids):
         origin.fail(f"{len(features)} rows of features for {len(ids)} vertices", fix="give one row for each vertex")
     if (times[1:] < times[:-1]).any():
@@ -234,7 +234,7 @@ def edge_columns(
         ends.append(column)
     times = None
     if time is not None and table.num_rows:
-        times = axis.parse(_column(table, time, origin), origin, time)
+        times = axis.parse(named_column(table, time, origin), origin, time)
     return EdgeColumns(ends[0], ends[1], times, origin, (source, target))
 
 
@@ -276,7 +276,8 @@ def find_ends(
     return source[stays], target[stays], edges.times[stays] if edges.times is not None else None
 
 
-def _column(table: pa.Table, name: str, origin: Origin) -> pa.Array:
+def named_column(table: pa.Table, name: str, origin: Origin) -> pa.Array:
+    """Return the column of this name, without dictionaries and string views."""
     if name not in table.column_names:
         present = ", ".join(table.column_names)
         origin.fail(f"there is no column '{name}'", fix=f"name the column that holds it (there are: {present})")
@@ -298,7 +299,7 @@ def id_column(table: pa.Table, name: str, origin: Origin) -> pa.Array:
     """Return a column of ids to look up with `ids.find`, which matches "7" and 7."""
     import pyarrow as pa
 
-    column = _column(table, name, origin)
+    column = named_column(table, name, origin)
     kind = column.type
     if pa.types.is_nested(kind) or pa.types.is_temporal(kind) or pa.types.is_boolean(kind):
         origin.fail(f"a column of {kind} holds no ids", column=name, fix=_STRINGS)
@@ -328,6 +329,7 @@ def class_column(column: pa.Array, origin: Origin, name: str) -> pa.Array:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    column = _plain(column)
     kind = column.type
     if pa.types.is_null(kind):
         return _nulls(len(column))
@@ -340,6 +342,8 @@ def class_column(column: pa.Array, origin: Origin, name: str) -> pa.Array:
             origin.fail("fractions are not class names", column=name, fix=_STRINGS)
     elif not (_is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
         origin.fail(f"a column of {kind} holds no class names", column=name, fix=_STRINGS)
+    if pa.types.is_signed_integer(column.type):
+        column = _without_sentinel(column, origin, name)
     names = column.cast(pa.large_string())
     names = pc.if_else(pc.equal(names, ""), None, names)
     reserved = pc.equal(pc.utf8_lower(pc.utf8_trim_whitespace(names)), UNSEEN).fill_null(False)
@@ -351,6 +355,30 @@ def class_column(column: pa.Array, origin: Origin, name: str) -> pa.Array:
             fix="rename the class, or leave the label empty if it is unknown",
         )
     return names
+
+
+def _without_sentinel(column: pa.Array, origin: Origin, name: str) -> pa.Array:
+    """Take -1 among codes as "no label", as `pandas.factorize` writes it; refuse it where it may also be a class."""
+    import pyarrow.compute as pc
+
+    marked = pc.equal(column, -1).fill_null(False)
+    codes = np.unique(column.drop_null().to_numpy(zero_copy_only=False))
+    if not len(codes) or codes[0] != -1:  # other negative numbers are classes, and -1 with them
+        return column
+    if column.null_count or codes[-1] != len(codes) - 2:
+        origin.fail(
+            "-1 is either a class or no label",
+            column=name,
+            row=marked.index(True).as_py(),
+            fix="leave the label empty (None) if there is none, or write the classes as strings",
+        )
+    log.warning(
+        "%s, column '%s': %s labels are -1 and count as no label. Write the classes as strings if -1 is one.",
+        origin.file,
+        name,
+        f"{marked.true_count:,}",
+    )
+    return pc.if_else(marked, None, column)
 
 
 def _text(column: pa.Array, origin: Origin, name: str) -> pa.Array:

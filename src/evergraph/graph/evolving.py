@@ -112,7 +112,8 @@ class EvolvingGraph:
         ----------
         vertices
             Columns ``id`` and ``time``, optionally ``label`` and ``text``: a mapping, a pandas or polars frame, or an
-            Arrow table. A missing or empty label is no label.
+            Arrow table. A missing or empty label is no label. Nor is -1 among the whole numbers 0, 1, …, k, as
+            ``pandas.factorize`` writes it (with a warning). Among other numbers from 0 up, -1 is refused.
         edges
             Columns ``source`` and ``target``, optionally ``time``; or an array of pairs of ids. Direction, duplicates
             and self-loops are dropped.

@@ -118,11 +118,12 @@ def to_networkx(window: Window) -> networkx.Graph:
 
 
 def from_networkx(
-    graph: networkx.Graph, *, time: str = "time", label: str = "label", text: str | None = None
+    graph: networkx.Graph, *, time: str = "time", label: str = "label", text: str | None = "text"
 ) -> EvolvingGraph:
     """Convert a networkx graph whose nodes have a time and optionally a label and a text.
 
-    Unless all nodes are strings or all are whole numbers, ids are the ``str`` of the nodes.
+    Unless all nodes are strings or all are whole numbers, ids are the ``str`` of the nodes. Without any text the graph
+    has no features; ``text=None`` leaves the texts out.
     """
     for node, have in graph.nodes.items():
         if have.get(time) is None:
@@ -140,8 +141,10 @@ def from_networkx(
         "time": [have[time] for have in attributes],
         "label": [have.get(label) for have in attributes],
     }
-    if text is not None:
+    if text is not None and any(text in have for have in attributes):
         vertices["text"] = [have.get(text) for have in attributes]
+    elif text not in (None, "text") and attributes:
+        raise InputError(f"no node has an attribute {text!r}", fix="name the attribute that holds the text")
     pairs = [(ids[u], ids[v]) for u, v in graph.edges()]
     edges = {"source": [u for u, _ in pairs], "target": [v for _, v in pairs]} if pairs else None
     return EvolvingGraph.build(vertices, edges)

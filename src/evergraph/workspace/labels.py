@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from evergraph.datasets.tables import Columns, read_ids
 from evergraph.errors import InputError, Origin
 from evergraph.graph import ids as id_columns
 from evergraph.graph.classes import UNSEEN
-from evergraph.graph.columns import as_table, class_column, id_column
+from evergraph.graph.columns import as_table, class_column, id_column, named_column
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.workspace.change import Change, Contents, Outcome, counted
 from evergraph.workspace.scores import list_classes
@@ -35,17 +35,26 @@ Ids = Iterable[str | int] | str | Path
 # --- labels ----------------------------------------------------------------------------------------------------------
 
 
-def label(change: Change, ids: Ids, labels: Iterable[str] | None, *, columns: Columns | None = None) -> Outcome:
+def label(change: Change, ids: Any, labels: Iterable[str] | None, *, columns: Columns | None = None) -> Outcome:
     """Add labels; see `Workspace.label`."""
     columns, file = columns or change.state.settings.columns, ids if isinstance(ids, (str, Path)) else None
-    id_name, label_name = ("id", "label") if file is None else (columns.id, columns.label or "label")
+    id_name, label_name = columns.id, columns.label or "label"
     if isinstance(ids, (str, Path)):
         column, names, origin = read_ids(ids, id_name, label_name)
     else:
         origin = Origin("labels")
-        table = as_table({"id": list(ids), "label": list(labels or ())}, origin)
-        column = id_column(table, "id", origin)
-        names = class_column(table.column("label").combine_chunks(), origin, "label")
+        if labels is None and (isinstance(ids, Mapping) or hasattr(ids, "columns")):
+            table = as_table(ids, origin)
+            # Columns are named as in the workspace's files, or as for `Workspace.add`.
+            id_name, label_name = (
+                usual if usual in table.column_names and own not in table.column_names else own
+                for own, usual in ((id_name, "id"), (label_name, "label"))
+            )
+        else:
+            id_name, label_name = "id", "label"
+            table = _pair(ids, labels, origin)
+        column = id_column(table, id_name, origin)
+        names = class_column(named_column(table, label_name, origin), origin, label_name)
     rows = _rows_of(change.graph, column, origin, id_name)
     given = np.array([] if names is None else names.to_pylist(), object)
     kept = np.flatnonzero([name is not None for name in given])
@@ -53,6 +62,33 @@ def label(change: Change, ids: Ids, labels: Iterable[str] | None, *, columns: Co
         raise InputError("there are no labels", file=file, fix="give at least one vertex a label")
     _refuse_contradictions(rows[kept], given[kept], kept, origin, label_name)
     return _label_rows(change, rows[kept], given[kept].tolist(), "label", without=len(given) - len(kept))
+
+
+def _pair(ids: Any, labels: Any, origin: Origin) -> pa.Table:
+    """Return a table of ids and labels, or of a Series of labels whose index is the ids."""
+    if labels is None:
+        if not _is_series(ids):
+            raise InputError("there are ids, but no labels", fix="give one label for each id")
+        if type(ids.index).__name__ == "RangeIndex" and ids.index.name is None:
+            raise InputError(
+                "the index of the Series counts rows and has no ids",
+                fix="give ids and labels, or a Series with the ids as its index",
+            )
+        ids, labels = ids.index, ids.array
+    elif _is_series(ids) and _is_series(labels) and not ids.index.equals(labels.index):
+        raise InputError(
+            "ids and labels have different indexes",
+            fix="take both from one frame, or give them as lists to join them by position",
+        )
+    ids, labels = list(ids), list(labels)
+    if len(ids) != len(labels):
+        raise InputError(f"{len(labels)} labels for {len(ids)} ids", fix="give one label for each id")
+    return as_table({"id": ids, "label": labels}, origin)
+
+
+def _is_series(values: Any) -> bool:
+    """Whether this is a pandas Series, without loading pandas."""
+    return hasattr(values, "index") and hasattr(values, "iloc") and values.ndim == 1
 
 
 def rows_in(graph: EvolvingGraph, ids: Ids, columns: Columns) -> NDArray[np.int64]:

@@ -347,7 +347,7 @@ class Workspace:
 
     def label(
         self,
-        ids: Iterable[str | int] | str | Path,
+        ids: Any,
         labels: Iterable[str] | None = None,
         *,
         columns: Columns | None = None,
@@ -357,9 +357,11 @@ class Workspace:
         Parameters
         ----------
         ids
-            Ids of vertices, or a file with a column of ids and one of labels; rows without a label are ignored.
+            Ids of vertices. Without ``labels``: a file, a data frame, an Arrow table or a mapping with a column of ids
+            and one of labels, named as in the workspace or ``id`` and ``label``; or a pandas Series of labels whose
+            index is the ids. Rows without a label are ignored; for -1 see `EvolvingGraph.build`.
         labels
-            Class names, one per id.
+            Class names, one per id. Two pandas Series must have the same index.
         columns
             See `add`.
         """
