@@ -61,7 +61,9 @@ def reproduce(
     jobs: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Number of processes. Default: one per core.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Quick test: one seed, few steps, a small graph.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Quick test: one seed, few steps; a small graph if none is named.")
+    ] = False,
     full: Annotated[bool, typer.Option("--full", help="As many seeds as in the paper.")] = False,
     show: Annotated[bool, typer.Option("--show", help="Run nothing; show the results so far.")] = False,
     as_json: Json = False,
