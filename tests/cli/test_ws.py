@@ -1007,3 +1007,97 @@ def test_decisions_are_kept_where_their_file_cannot_be_written(command, data, ma
     found = json.loads(command("ws", "predict", made, "--time", 2014, "--out", out, "--json")[1])
     assert (found["version"], found["decided"]) == (3, 70)
     assert len(rows_of(out)) == 70
+
+
+# --- names that a terminal or a spreadsheet would obey ---------------------------------------------------------------
+
+HARMFUL = ["\x1b[2J", "\x9b31m", "\u202egnp"]
+FORMULAS = ["=cmd()", "'=cmd()", "-2+3", "@sum", "\tx", "\rx", "-1.5", "+1", "''@", "'plain"]
+
+
+@pytest.fixture
+def harmful(made, data, tmp_path):
+    """A workspace with harmful class names, and a decided slice with formulas and control characters as ids."""
+    workspace = Workspace(made)
+    for old, new in zip([row.name for row in workspace.classes()], HARMFUL, strict=False):
+        workspace.rename_class(old, new)
+    ids = [*FORMULAS, *HARMFUL]
+    papers = [{"paper": id, "year": 2014, "title": "word"} for id in ids]
+    past = rows_of(data / "past.csv")[-1]["paper"]
+    vertices = write(tmp_path / "new.csv", papers)
+    workspace.add(vertices, write(tmp_path / "new-cites.csv", [{"citing": id, "cited": past} for id in ids]))
+    workspace.predict()
+    return made
+
+
+def shown_safely(text):
+    return all(line.isprintable() for line in text.split("\n"))
+
+
+def test_control_characters_in_names_are_shown_escaped(command, harmful, tmp_path):
+    code, out, _ = command("ws", "classes", "list", harmful)
+    assert code == 0
+    assert shown_safely(out)
+    assert all(repr(name)[1:-1] in out for name in HARMFUL)
+    labels = write(tmp_path / "labels.csv", [{"paper": "@sum", "venue": "new\x1b[31m"}])
+    wrong = write(tmp_path / "wrong.csv", [{"paper": "@sum", "venue": "x", "\x1b[2J": "", "\u202ex": ""}])
+    for words in (
+        ("predict", harmful, "--time", 2014),
+        ("review", harmful),
+        ("label", harmful, "--labels", labels),
+        ("update", harmful),
+        ("status", harmful),
+        ("log", harmful),
+        ("classes", "retire", harmful, "\x9b31m"),
+        ("label", harmful, "--labels", wrong, "--id", "\x1b[2J?"),
+        ("label", harmful, "--labels", tmp_path / "\x1b[2J.csv"),
+        ("classes", "rename", harmful, "\x1b[3J", "x"),
+        ("log", tmp_path / "\u202ews"),
+    ):
+        _, out, err = command("ws", *words)
+        assert shown_safely(out), (words, out)
+        assert shown_safely(err), (words, err)
+        assert out or err
+    code, out, _ = command("ws", "classes", "list", harmful, "--json")
+    assert shown_safely(out)
+    assert {*HARMFUL, "new\x1b[31m"} <= {row["name"] for row in json.loads(out)["classes"]}
+
+
+def test_formulas_are_written_as_text_and_read_back(command, harmful, tmp_path):
+    ids = {*FORMULAS, *HARMFUL}
+    out = tmp_path / "decisions.csv"
+    assert command("ws", "predict", harmful, "--time", 2014, "--out", out)[0] == 0
+    rows = rows_of(out)
+    assert not {row["id"][0] for row in rows if row["id"] != "-1.5"} & set("=+-@\t\r")
+    assert {"'=cmd()", "''=cmd()", "-1.5", "'plain"} <= {row["id"] for row in rows}
+    assert {row["spreadsheet_safe"] for row in rows} == {"yes"}
+    raw = tmp_path / "raw.csv"
+    command("ws", "predict", harmful, "--time", 2014, "--out", raw, "--raw-cells")
+    assert {row["id"] for row in rows_of(raw)} == ids
+    assert "spreadsheet_safe" not in rows_of(raw)[0]
+
+    label = {id: f"={id}" for id in ids}
+    original = [row["id"] for row in rows_of(raw)]
+    given = [row | {"label": f"'{label[id]}"} for row, id in zip(rows, original, strict=True)]
+    write(out, given)
+    code, said, err = command("ws", "label", harmful, "--labels", out, "--id", "id", "--label", "label", "--json")
+    assert code == 0, err
+    assert json.loads(said)["labels"] == len(ids)
+    graph = Workspace(harmful).graph
+    assert {id: str(graph.names_of(graph.codes[graph.find([id])])[0]) for id in ids} == label
+
+
+@pytest.mark.parametrize("raw", [False, True])
+def test_a_review_file_with_formulas_is_read_back(tmp_path, raw):
+    from evergraph.cli.ws_output import write_review
+    from evergraph.datasets.tables import read_ids
+    from evergraph.workspace.review import FlaggedVertex
+
+    ids = [*FORMULAS, *HARMFUL]
+    names = {"id": "", "time": 2014, "score": -1.5, "best": "=a", "probability": 0.5, "words": (), "neighbours": ()}
+    found = [FlaggedVertex(**names | {"id": id, "model": 1, "group": None}) for id in ids]
+    write_review(tmp_path / "review.csv", found, "=id", "label", raw=raw)
+    assert {row["score"] for row in rows_of(tmp_path / "review.csv")} == {"-1.5"}
+    column, labels, _ = read_ids(tmp_path / "review.csv", "=id", "best")
+    assert column.to_pylist() == ids
+    assert set(labels.to_pylist()) == {"=a"}

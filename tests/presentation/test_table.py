@@ -17,6 +17,7 @@ from rich.console import Console
 
 from evergraph.errors import EvergraphError
 from evergraph.presentation.table import Cell, Column, Section, Table, to_csv, to_latex, to_markdown, to_rich, write
+from evergraph.presentation.text import spreadsheet_original
 
 NOTE = "evergraph run dblp-easy --history 3 --seeds 0-4\nMeans over 5 seeds; ± 95 % interval"
 TABLE = Table(
@@ -56,7 +57,11 @@ texts = st.text(st.characters(codec="utf-8") | st.sampled_from("\\`*_{}[]()#+-.!
 
 
 def in_one_line(text: str) -> str:
-    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+    words = (
+        "".join(letter if letter.isprintable() or letter in "\u200c\u200d" else repr(letter)[1:-1] for letter in word)
+        for word in text.split()
+    )
+    return " ".join(words)
 
 
 # --- Markdown --------------------------------------------------------------------------------------------------------
@@ -226,7 +231,8 @@ def test_csv_has_no_sections_and_halves_where_there_are_none() -> None:
 def test_csv_is_read_back(values: list[tuple[str, float | None]]) -> None:
     table = Table("t", (Column("x"), Column("y")), tuple((Cell(text), Cell(number)) for text, number in values))
     _, *rows = csv.reader(io.StringIO(to_csv(table)))
-    assert [text for text, _ in rows] == [in_one_line(text) for text, _ in values]
+    assert not any(text.startswith(("=", "+", "@")) for text, _ in rows)
+    assert [spreadsheet_original(text) for text, _ in rows] == [in_one_line(text) for text, _ in values]
     for (_, read), (_, number) in zip(rows, values, strict=True):
         assert read == "" if number is None or math.isnan(number) else float(read) == number
 

@@ -12,6 +12,7 @@ import typer
 
 from evergraph import __version__
 from evergraph.cli import compare, demo, imports, inspect, report, run
+from evergraph.cli.common import echo
 from evergraph.errors import EvergraphError, InputError
 from evergraph.names import load_plugin
 
@@ -82,7 +83,7 @@ def _add_plugins() -> None:
         except Exception as error:  # a fault of another package must not break all commands
             app.registered_commands[:] = before
             package = entry.dist.name if entry.dist else entry.module
-            typer.echo(f"Warning: the commands of the package {package} cannot be used: {error}", err=True)
+            echo(f"Warning: the commands of the package {package} cannot be used: {error}", err=True)
 
 
 @cache
@@ -128,5 +129,5 @@ def main() -> None:
 
 def _complain(problem: object, code: int) -> NoReturn:
     typer.secho("Error: ", fg="red", bold=True, nl=False, err=True)
-    typer.echo(str(problem), err=True)
+    echo(problem, err=True)
     sys.exit(code)

@@ -17,6 +17,7 @@ import typer
 
 from evergraph.errors import InputError
 from evergraph.names import DATASETS, OUTPUT_SCORES, known
+from evergraph.presentation.text import visible, visible_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -190,9 +191,14 @@ def console() -> Console:
     return Console(highlight=False)
 
 
+def echo(text: object, *, err: bool = False) -> None:
+    """Print a message with the control characters of names and paths escaped."""
+    typer.echo(visible(str(text), lines=True), err=err)
+
+
 def print_json(value: Mapping[str, Any]) -> None:
     """Print one JSON object."""
-    typer.echo(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False))
+    typer.echo(visible_json(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False)))
 
 
 def set_up_logging(quiet: bool) -> None:
@@ -208,6 +214,9 @@ class _ToStderr(logging.StreamHandler[TextIO]):
     def emit(self, record: logging.LogRecord) -> None:
         self.stream = sys.stderr
         super().emit(record)
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(super().format(record), lines=True)
 
 
 @contextmanager
@@ -226,9 +235,10 @@ def progress(
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     clock = TimeRemainingColumn() if remaining else TimeElapsedColumn()
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), clock)
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(20), clock)
     with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
-        yield partial(shown.update, shown.add_task(what, total=None))
+        update = partial(shown.update, shown.add_task(visible(what), total=None))
+        yield lambda *, description, **counts: update(description=visible(description), **counts)
 
 
 class _ProgressLines:
@@ -241,7 +251,7 @@ class _ProgressLines:
         now = time.monotonic()
         if completed == total or now - self.last >= _SECONDS_BETWEEN_LINES:
             self.last = now
-            typer.echo(description, err=True)
+            echo(description, err=True)
 
 
 class Stopwatch:

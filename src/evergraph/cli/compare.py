@@ -26,6 +26,7 @@ from evergraph.cli.common import (
     Seeds,
     Steps,
     console,
+    echo,
     graphs_like,
     parse_history,
     parse_seeds,
@@ -106,14 +107,14 @@ def compare(
             found = compare_all(graphs, chosen, configuration, wanted, out=out, jobs=number, on_done=on_done)
         files = write_comparison(found, out) if found.outcomes else []
     except KeyboardInterrupt:
-        typer.echo("Interrupted. Finished trainings are stored. Run the same command again to continue.", err=True)
+        echo("Interrupted. Finished trainings are stored. Run the same command again to continue.", err=True)
         raise typer.Exit(130) from None
     if as_json:
         print_json(found.as_dict() | {"out": str(out), "files": [str(path) for path in files]})
     elif not quiet:
         _show(found, files)
     if found.errors:
-        typer.echo(f"Error: {len(found.errors)} trainings failed. See the warnings above.", err=True)
+        echo(f"Error: {len(found.errors)} trainings failed. See the warnings above.", err=True)
         raise typer.Exit(1)
 
 
@@ -127,7 +128,7 @@ def _show(found: Comparison, files: list[Path]) -> None:
         return
     to.print(to_rich(compared_table(found), to.width))
     to.print()
-    to.print(f"Written to {files[0].parent}: {', '.join(path.name for path in files)}", soft_wrap=True)
+    echo(f"Written to {files[0].parent}: {', '.join(path.name for path in files)}")
 
 
 def in_words(state: CompareState) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evergraph.cli.common import Json, Quiet, Stopwatch, console, print_json, set_up_logging
+from evergraph.cli.common import Json, Quiet, Stopwatch, console, echo, print_json, set_up_logging
 from evergraph.errors import InputError
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def demo(
 ) -> None:
     """Tour on the embedded graph: choose a history, predict 2007 to 2020 year by year, run the production loop."""
     watch, silent = Stopwatch(), quiet or as_json
-    say: _Say = (lambda _text: None) if silent else typer.echo
+    say: _Say = (lambda _text: None) if silent else echo
     set_up_logging(quiet=True)
     from evergraph.datasets import load
 

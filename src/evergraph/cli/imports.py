@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from evergraph.cli import common
-from evergraph.cli.common import Json, Out, Quiet, Replace, Stopwatch, print_json, progress, set_up_logging
+from evergraph.cli.common import Json, Out, Quiet, Replace, Stopwatch, echo, print_json, progress, set_up_logging
 
 if TYPE_CHECKING:
     from evergraph.graph.evolving import EvolvingGraph
@@ -176,7 +176,7 @@ def _import(
         found = {"graph": str(out), **counts, "first_time": first, "last_time": last, "seconds": watch.seconds()}
         print_json(found)
     elif not quiet:
-        typer.echo(
+        echo(
             f"{out}: {', '.join(f'{count:,} {name}' for name, count in counts.items())}, "
             f"{graph.axis.label(graph.first_time)} to {graph.axis.label(graph.last_time)}, in {watch.seconds()} s.\n"
             f"Next: evergraph inspect {out}"

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evergraph.cli.common import GraphArgument, Json, Quiet, console, print_json, progress, set_up_logging
+from evergraph.cli.common import GraphArgument, Json, Quiet, console, echo, print_json, progress, set_up_logging
 from evergraph.errors import InputError
+from evergraph.presentation.text import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -70,11 +71,11 @@ def inspect(
     elif not quiet:
         show(console(), graph, found, k)
         if verify:
-            typer.echo(
+            echo(
                 "Verified: every byte is as it was saved." if is_folder else "Nothing to verify: this is not a folder."
             )
         for path in drawn:
-            typer.echo(f"Figure: {path}")
+            echo(f"Figure: {path}")
 
 
 def as_object(found: GraphDescription, k: int) -> dict[str, Any]:
@@ -107,14 +108,14 @@ def show(to: Console, name: str, found: GraphDescription, k: int) -> None:
 
     from evergraph.analysis.description import FIRST_TASK_SHARE
 
-    facts = Table(title=Text(name), title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
+    facts = Table(title=Text(visible(name)), title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
     facts.add_row("vertices", f"{found.vertices:,}, {found.label_rate:.1%} of them labelled")
     degree = f"{found.mean_degree:.1f} per vertex, {found.isolated:,} vertices without edges"
     facts.add_row("edges", f"{found.edges:,}; {degree}")
     if found.homophily is not None:
         facts.add_row("homophily", f"{found.homophily:.3f} of the edges join vertices of the same class")
     facts.add_row("classes", f"{len(found.classes):,}")
-    facts.add_row("features", found.features)
+    facts.add_row("features", Text(visible(found.features)))
     steps = "" if found.time_steps == "steps" else f", in {found.time_steps}"
     facts.add_row("time", f"{found.times[0]} to {found.times[-1]}{steps}")
     if found.first_task is not None:

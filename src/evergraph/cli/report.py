@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evergraph.cli.common import Json, Quiet, print_json, progress, set_up_logging
+from evergraph.cli.common import Json, Quiet, echo, print_json, progress, set_up_logging
 from evergraph.errors import InputError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def report(
     if as_json:
         print_json({"out": str(out), "bytes": size})
     elif not quiet:
-        typer.echo(f"Written to {out} ({size / 1e6:.1f} MB)")
+        echo(f"Written to {out} ({size / 1e6:.1f} MB)")
 
 
 def _content(folder: Path, against: Path | None) -> ReportContent:

@@ -31,6 +31,7 @@ from evergraph.cli.common import (
     TextMode,
     Threshold,
     console,
+    echo,
     parse_history,
     parse_seeds,
     print_json,
@@ -38,6 +39,7 @@ from evergraph.cli.common import (
     set_up_logging,
 )
 from evergraph.names import DEFAULT_DETECTOR, DEFAULT_MODEL
+from evergraph.presentation.text import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -130,14 +132,14 @@ def run(
     except KeyboardInterrupt:
         again = "" if not replace else ", without --replace,"
         after = f"Run the same command again{again} to continue" if out else "Nothing was stored: --out was not given"
-        typer.echo(f"Interrupted. {after}.", err=True)
+        echo(f"Interrupted. {after}.", err=True)
         raise typer.Exit(130) from None
     if as_json:
         print_json(result.as_dict() | {"graph": graph, "out": None if out is None else str(out)})
     elif not quiet:
         show(console(), graph, result)
         if out is not None:
-            typer.echo(f"\nStored in {out}. Next: evergraph report {out}")
+            echo(f"\nStored in {out}. Next: evergraph report {out}")
 
 
 def show(to: Console, graph: str, result: Run) -> None:
@@ -154,7 +156,7 @@ def show(to: Console, graph: str, result: Run) -> None:
         f"{settings['detector']['name']}{threshold}",
         f"{settings['steps']} steps",
     ]
-    to.print(Text(", ".join(parts)))
+    to.print(Text(visible(", ".join(parts))))
     to.print()
     _show_tasks(to, result)
     _show_headline(to, result)

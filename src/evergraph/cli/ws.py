@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 import typer
 
 from evergraph.cli import common
-from evergraph.cli.common import Json, Quiet, console, names_in, option, print_json, progress, set_up_logging
+from evergraph.cli.common import Json, Quiet, console, echo, names_in, option, print_json, progress, set_up_logging
 from evergraph.errors import EvergraphError, InputError
 from evergraph.names import DEFAULT_DETECTOR, DEFAULT_MODEL
+from evergraph.presentation.text import visible
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,6 +54,11 @@ _LIMIT = "Number of single vertices shown after the groups, or written with --ou
 _WAIT = "Seconds to wait for another process that is writing. Default: do not wait."
 Wait = Annotated[float, option("wait", "SECONDS", _WAIT, min=0, show_default=False)]
 ReplaceFile = Annotated[bool, option("replace", None, "Overwrite an existing file.")]
+_RAW_CELLS = (
+    "CSV: write cells that start with = + - @, a tab or a line end unchanged. Default: an apostrophe before them, "
+    "because spreadsheets may run them."
+)
+RawCells = Annotated[bool, option("raw-cells", None, _RAW_CELLS)]
 NoLabel = Annotated[bool, option("no-label", None, "Ignore the label column.")]
 _LABEL = f"Column of classes; empty means no label. Default: {_AT_INIT} label."
 _TEXT = f"Vertices: column of texts; '' for none. Default: {_AT_INIT} text, if it exists."
@@ -133,7 +139,7 @@ def _interruptible(folder: Path) -> Iterator[None]:
     except KeyboardInterrupt:
         same = _version(folder) == before
         told = "; nothing was changed" if same else f", but the change was made: see {typed('log', folder)}"
-        typer.echo(f"Interrupted{told}.", err=True)
+        echo(f"Interrupted{told}.", err=True)
         raise typer.Exit(130) from None
 
 
@@ -183,7 +189,8 @@ def _print_outcome(command: str, version: int, parts: Iterable[str], following: 
     width = console().width
     for line in (f"Version {version} ({command})", *(f"- {part}" for part in parts), f"Next: {following}"):
         indent = "  " if line.startswith("- ") else ""
-        typer.echo(textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False))
+        how: dict[str, Any] = {"subsequent_indent": indent, "break_long_words": False, "break_on_hyphens": False}
+        echo(textwrap.fill(visible(line), width, **how))
 
 
 # --- commands that change the workspace ------------------------------------------------------------------------------
@@ -403,6 +410,7 @@ def predict(
         Path | None, typer.Option(metavar="FILE", help="Write the decisions to this .csv or .parquet file.")
     ] = None,
     replace: ReplaceFile = False,
+    raw_cells: RawCells = False,
     wait: Wait = 0,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -424,7 +432,7 @@ def predict(
             before = workspace.store.head
             table = workspace.predict(time)
             if out is not None:
-                _write_decisions(out, table)
+                _write_decisions(out, table, raw_cells)
             version, following = workspace.store.head, _next_of(workspace, ws)
         if as_json:
             decisions = {"decisions": table.to_pylist()} if out is None else {"out": str(out)}
@@ -437,11 +445,11 @@ def predict(
             _print_outcome("predict" if version > before else "unchanged", version, what, following)
 
 
-def _write_decisions(out: Path, table: pa.Table) -> None:
+def _write_decisions(out: Path, table: pa.Table, raw: bool = False) -> None:
     from evergraph.cli.ws_output import write_table
 
     try:
-        write_table(out, table)
+        write_table(out, table, raw=raw)
     except OSError as error:
         times = [f"--time {time}" for time in dict.fromkeys(table.column("time").to_pylist())]
         again = f"once for each of {', '.join(times)}, with a file for each" if len(times) > 1 else f"with {times[0]}"
@@ -607,6 +615,7 @@ def review(
         typer.Option(metavar="FILE", help="Write the vertices to this .csv file, with an empty column for labels."),
     ] = None,
     replace: ReplaceFile = False,
+    raw_cells: RawCells = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -630,7 +639,7 @@ def review(
     total = status.to_review if group is None else groups[group - 1].size
     label = columns.label or "label"
     if out is not None:
-        ws_output.write_review(out, rows, columns.id, label)
+        ws_output.write_review(out, rows, columns.id, label, raw=raw_cells)
     if as_json:
         print_json(
             {
@@ -645,8 +654,8 @@ def review(
     elif out is not None and not quiet:
         from evergraph.workspace.change import counted
 
-        typer.echo(f"{len(rows):,} of {counted(total, 'vertex', 'vertices')} written to {out}")
-        typer.echo(f"Next: fill in the column {label}, then {typed('label', ws)} --labels {out}")
+        echo(f"{len(rows):,} of {counted(total, 'vertex', 'vertices')} written to {out}")
+        echo(f"Next: fill in the column {label}, then {typed('label', ws)} --labels {out}")
     elif not quiet:
         ws_output.show_groups(console(), groups, status.to_review, only=group)
         ws_output.show_review(console(), rows, total, group=group)
@@ -687,7 +696,7 @@ def verify(ws: Folder, as_json: Json = False, quiet: Quiet = False) -> None:
     if as_json:
         print_json({"workspace": str(ws)} | found)
     elif not quiet:
-        typer.echo(f"No damage: {found['rows']:,} rows, {found['objects']:,} objects, {found['bytes']:,} bytes")
+        echo(f"No damage: {found['rows']:,} rows, {found['objects']:,} objects, {found['bytes']:,} bytes")
 
 
 @app.command(short_help="Show the commands so far and the versions kept.", epilog="Example: evergraph ws log ws")

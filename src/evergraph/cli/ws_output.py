@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.table import Table
@@ -15,6 +16,7 @@ from evergraph.errors import InputError
 from evergraph.graph.classes import UNSEEN
 from evergraph.presentation.table import Cell, Column, to_rich
 from evergraph.presentation.table import Table as ResultTable
+from evergraph.presentation.text import SAFE_COLUMN, spreadsheet_safe, visible
 from evergraph.workspace.change import counted
 
 if TYPE_CHECKING:
@@ -49,7 +51,9 @@ def show_decisions(to: Console, table: pa.Table, *, brief: bool) -> None:
         return
     to.print()
     rows = table.slice(0, _MOST_DECISIONS).to_pylist()
-    widths = [min(most, max(len(str(row[name])) for row in rows)) for name, most in (("id", 16), ("class", 20))]
+    widths = [
+        min(most, max(len(visible(str(row[name]))) for row in rows)) for name, most in (("id", 16), ("class", 20))
+    ]
     left = max(to.width - sum(widths) - 18, 20)  # the rest is for numbers and gaps
     shown = _table("id", "class", "score:", "prob.:", "nearest classes", "neighbours")
     for row in rows:
@@ -140,7 +144,7 @@ def show_groups(to: Console, groups: Sequence[ReviewGroup], total: int, *, only:
             f"{group.edges:,}",
             *([str(group.time)] if several else []),
             ", ".join(group.terms) or "-",
-            "\n".join(_cut(text, left - left // 2) for text in such),
+            Text("\n".join(_cut(text, left - left // 2) for text in such)),
         )
     to.print(table)
     if only is None:
@@ -160,7 +164,7 @@ def show_review(to: Console, rows: Sequence[FlaggedVertex], total: int, *, group
         return
     for row in rows:
         belongs = "no group" if row.group is None else f"group {row.group}"
-        to.print(Text(f"{row.id}, {row.time}, score {row.score:.3f}, {belongs}", style="bold"))
+        to.print(Text(visible(f"{row.id}, {row.time}, score {row.score:.3f}, {belongs}"), style="bold"))
         table = Table(show_header=False, box=None, padding=(0, 1, 0, 2))
         table.add_column(no_wrap=True)
         table.add_column()
@@ -184,7 +188,7 @@ def show_log(to: Console, entries: Sequence[LogEntry], kept: Sequence[int], roll
         _add(table, str(entry.version), entry.when[:16].replace("T", " "), entry.command, entry.what)
     to.print(table)
     if len(kept) > 1:
-        to.print(Text(f"\nYou can restore versions from {kept[0]}: {rollback}"), soft_wrap=True)
+        to.print(Text(f"\nYou can restore versions from {kept[0]}: {visible(rollback)}"), soft_wrap=True)
 
 
 def show_classes(to: Console, found: Sequence[ClassRow]) -> None:
@@ -213,12 +217,13 @@ def _table(*heads: str) -> Table:
     return table
 
 
-def _add(table: Table, *cells: str) -> None:
-    """Add a row of plain text, in which brackets are not markup."""
-    table.add_row(*(Text(cell) for cell in cells))
+def _add(table: Table, *cells: str | Text) -> None:
+    """Add a row of plain text, in which brackets are not markup and control characters are escaped."""
+    table.add_row(*((Text(visible(cell)) if isinstance(cell, str) else cell) for cell in cells))
 
 
 def _cut(text: str, width: int) -> str:
+    text = visible(text)
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
@@ -246,10 +251,10 @@ def check_out(out: Path | None, *, replace: bool, parquet: bool = True) -> None:
         raise InputError("this file exists already", file=out, fix="choose another name, or give --replace")
 
 
-def write_table(out: Path, table: pa.Table) -> None:
-    """Write a table as CSV or Parquet, depending on the file's name; atomic."""
+def write_table(out: Path, table: pa.Table, *, raw: bool = False) -> None:
+    """Write a table as CSV or Parquet, depending on the file's name; atomic. ``raw`` is for CSV: see `_write_csv`."""
     if out.suffix.lower() == _CSV:
-        _write_csv(out, table.column_names, zip(*(column.to_pylist() for column in table.columns), strict=True))
+        _write_csv(out, table.column_names, zip(*(column.to_pylist() for column in table.columns), strict=True), raw)
         return
     import pyarrow.parquet as pq
 
@@ -258,7 +263,9 @@ def write_table(out: Path, table: pa.Table) -> None:
     _write(out, buffer.getvalue())
 
 
-def write_review(out: Path, rows: Sequence[FlaggedVertex], id_column: str, label_column: str) -> None:
+def write_review(
+    out: Path, rows: Sequence[FlaggedVertex], id_column: str, label_column: str, *, raw: bool = False
+) -> None:
     """Write flagged vertices as CSV with an empty column for labels, under the names that ws label reads."""
     from evergraph.analysis.explain import in_words
 
@@ -279,14 +286,22 @@ def write_review(out: Path, rows: Sequence[FlaggedVertex], id_column: str, label
         )
         for row in rows
     )
-    _write_csv(out, [id_column, *others, label_column], cells)
+    _write_csv(out, [id_column, *others, label_column], cells, raw)
 
 
-def _write_csv(out: Path, names: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
+def _write_csv(out: Path, names: Sequence[str], rows: Iterable[Iterable[Any]], raw: bool) -> None:
+    """Write a CSV file without cells that a spreadsheet would run, unless ``raw``.
+
+    If cells were changed, a last column says so, so that `read_ids` restores them.
+    """
+    lines = [list(names), *map(list, rows)]
+    safe = lines if raw else [list(map(spreadsheet_safe, line)) for line in lines]
+    if safe != lines:
+        safe = [[*line, "yes" if number else SAFE_COLUMN] for number, line in enumerate(safe)]
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(names)
-    writer.writerows(rows)
+    # With this line end csv quotes cells with \r too; the file itself has plain line ends.
+    rows_as_text = SimpleNamespace(write=lambda row: text.write(f"{row[:-2]}\n"))
+    csv.writer(rows_as_text, lineterminator="\r\n").writerows(safe)
     _write(out, text.getvalue().encode())
 
 

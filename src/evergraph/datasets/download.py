@@ -27,6 +27,7 @@ from typing import TypeVar, cast
 
 from evergraph import __version__
 from evergraph.errors import DownloadError, InputError
+from evergraph.presentation.text import visible
 from evergraph.storage.files import only_one, sync_folder
 
 __all__ = ["cache_folder", "fetch_record", "unpack"]
@@ -233,7 +234,7 @@ def _progress(quiet: bool) -> Iterator[_Show]:
 
         def show(file: _File, done: int) -> None:
             if file.name not in tasks:
-                tasks[file.name] = bar.add_task(escape(file.name), total=file.size)
+                tasks[file.name] = bar.add_task(escape(visible(file.name)), total=file.size)
             bar.update(tasks[file.name], completed=done)
 
         yield show

@@ -34,9 +34,14 @@ class TableFile:
     names: list[str]
     origin: Origin
 
+    @property
+    def is_parquet(self) -> bool:
+        """Whether it is a Parquet file, not a text file."""
+        return _is_parquet(self.path)
+
     def read(self, columns: Sequence[str], numbers: Sequence[str] = ()) -> pa.Table:
         """Read some columns; from a text file ``columns`` as strings, unchanged, and ``numbers`` as float32."""
-        if _is_parquet(self.path):
+        if self.is_parquet:
             return _read_parquet(self.path, list(dict.fromkeys([*columns, *numbers])))
         return _read_csv(self, columns, numbers)
 

@@ -27,6 +27,7 @@ from evergraph.graph.columns import (
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.features import DenseFeatures, Features, WordCounts, as_features
 from evergraph.graph.times import TimeAxis
+from evergraph.presentation.text import SAFE_COLUMN, spreadsheet_original, spreadsheet_safe
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -147,10 +148,21 @@ def read_edges(path: str | Path, columns: Columns, axis: TimeAxis) -> EdgeColumn
 
 
 def read_ids(path: str | Path, id: str = "id", label: str | None = None) -> tuple[pa.Array, pa.Array | None, Origin]:
-    """Read the ids of a table and, if a column of labels is named, their class names; also return the origin."""
+    """Read the ids of a table and, if a column of labels is named, their class names; also return the origin.
+
+    A text file that was written with apostrophes before formulas is read as it was before.
+    """
     table = open_table(path)
+    safe = SAFE_COLUMN in table.names and SAFE_COLUMN not in (id, label) and not table.is_parquet
+    if safe:
+        id, label = (name if name in table.names else spreadsheet_safe(name) for name in (id, label))
     _check_names(table, {"id": id, "label": label}, {})
     read = table.read([name for name in (id, label) if name is not None])
+    if safe:
+        import pyarrow as pa
+
+        originals = ([spreadsheet_original(cell) for cell in column.to_pylist()] for column in read.columns)
+        read = read.from_arrays([pa.array(column, pa.large_string()) for column in originals], read.column_names)
     names = class_column(read.column(label).combine_chunks(), table.origin, label) if label is not None else None
     return id_column(read, id, table.origin), names, table.origin
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 from evergraph.errors import EvergraphError
+from evergraph.presentation.text import spreadsheet_safe, visible
 from evergraph.storage.files import write_atomic
 
 if TYPE_CHECKING:
@@ -209,18 +210,22 @@ def _latex_cell(cell: Cell) -> str:
 
 
 def to_csv(table: Table) -> str:
-    """Return the table for programs: unrounded numbers, half widths and sections as separate columns."""
+    """Return the table for programs: unrounded numbers, half widths and sections as separate columns.
+
+    Texts that a spreadsheet would run have an apostrophe before them.
+    """
     sections = any(isinstance(row, Section) for row in table.rows)
     halves = [any(_known(cell.half) is not None for cell in table.cells(i)) for i in range(len(table.columns))]
     head = ["section"] if sections else []
     for column, half in zip(table.columns, halves, strict=True):
-        head += [column.full_name, f"{column.full_name} half"] if half else [column.full_name]
+        name = str(spreadsheet_safe(column.full_name))
+        head += [name, f"{name} half"] if half else [name]
     text, section = io.StringIO(), ""
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(head)
     for row in table.rows:
         if isinstance(row, Section):
-            section = _in_one_line(row.name)
+            section = _raw(row.name)
             continue
         line = [section] if sections else []
         for cell, half in zip(row, halves, strict=True):
@@ -258,11 +263,14 @@ def _known(value: Value | None) -> Value | None:
 
 
 def _raw(value: str | float | None) -> str:
-    return "" if _known(value) is None else _in_one_line(str(value))
+    if _known(value) is None:
+        return ""
+    text = _in_one_line(str(value))
+    return str(spreadsheet_safe(text)) if isinstance(value, str) else text
 
 
 def _in_one_line(text: str) -> str:
-    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+    return " ".join(map(visible, text.split()))
 
 
 def _lines(text: str) -> list[str]:

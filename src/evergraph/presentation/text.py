@@ -1,0 +1,59 @@
+"""Texts from data, made safe to show: control characters on a terminal, formulas in a spreadsheet."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+SAFE_COLUMN = "spreadsheet_safe"
+"""A CSV file with this column has an apostrophe before cells that a spreadsheet would run."""
+
+# Spaces of other widths, and joiners that some scripts and emojis need.
+_HARMLESS = frozenset("\u00a0\u2009\u202f\u3000\u200c\u200d")
+_RUN = re.compile(r"'*[=+\-@\t\r\n]")
+_NUMBER = re.compile(r"-[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+
+
+def visible(text: str, *, lines: bool = False) -> str:
+    r"""Escape what a terminal would obey or hide, such as escape sequences, C1 codes and changes of direction.
+
+    ``lines`` keeps the ends of lines, for messages of several lines.
+
+    Examples
+    --------
+    >>> visible("\x1b[2J \x9b31m \u202eb\ta")
+    '\\x1b[2J \\x9b31m \\u202eb\\ta'
+    """
+    kept = _HARMLESS | {"\n"} if lines else _HARMLESS
+    return _escaped(text, kept, lambda letter: repr(letter)[1:-1])
+
+
+def visible_json(text: str) -> str:
+    """Escape in JSON what `visible` escapes. The values stay the same."""
+    return _escaped(text, _HARMLESS | {"\n"}, lambda letter: json.dumps(letter)[1:-1].replace("\x7f", "\\u007f"))
+
+
+def _escaped(text: str, kept: frozenset[str], escape: Any) -> str:
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() or letter in kept else escape(letter) for letter in text)
+
+
+def spreadsheet_safe(cell: Any) -> Any:
+    """Put an apostrophe before a text that a spreadsheet would run as a formula; numbers stay numbers.
+
+    A text of apostrophes before such a character gets one more, so that `spreadsheet_original` can undo it.
+
+    Examples
+    --------
+    >>> [spreadsheet_safe(cell) for cell in ("=cmd()", "'=a", "-1.5", -1.5, "a-b", None)]
+    ["'=cmd()", "''=a", '-1.5', -1.5, 'a-b', None]
+    """
+    runs = isinstance(cell, str) and _RUN.match(cell) and not _NUMBER.fullmatch(cell)
+    return f"'{cell}" if runs else cell
+
+
+def spreadsheet_original(cell: str | None) -> str | None:
+    """Undo `spreadsheet_safe`."""
+    return cell[1:] if cell and cell[0] == "'" and _RUN.match(cell) else cell
