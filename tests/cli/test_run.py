@@ -248,6 +248,25 @@ def test_bad_options_are_told_and_leave_nothing(options, told, folder, tmp_path,
     assert not (tmp_path / "r" / "results.jsonl").exists()
 
 
+def test_a_task_without_labels_reaches_back_and_says_so(tmp_path, command):
+    times = [0, 0, 3, 3, 6, 6, 9, 9]
+    columns = {"id": range(8), "time": times, "label": ["x", "y"] * 4, "text": ["a b", "c d"] * 4}
+    EvolvingGraph.build(columns, [[1, 0], [3, 2], [5, 4], [7, 6]]).save(tmp_path / "g")
+    code, out, err = command("run", tmp_path / "g", "--steps", "2")
+    assert code == 0
+    assert "history 3 (auto)" in " ".join(out.split())
+    assert "The history is 3 steps instead of 1 step, to reach the latest labels before 3" in err
+    code, out, err = command("run", tmp_path / "g", "--steps", "2", "--history", "1", "--out", tmp_path / "r")
+    assert code == 0
+    assert "history 1," in " ".join(out.split())
+    assert "3 of 3 tasks have no label to train on within the history of 1." in " ".join(out.split())
+    assert "There is no label to train on in 2 to 2: the model for 3 trains on 0 to 2 instead." in err
+    rows = [json.loads(line) for line in (tmp_path / "r" / "results.jsonl").read_text().splitlines()]
+    assert [(row["time"], row["history"], row["train_vertices"]) for row in rows] == [(3, 3, 2), (6, 3, 2), (9, 3, 2)]
+    assert command("report", tmp_path / "r", "--out", tmp_path / "r.html")[0] == 0
+    assert "3 of 3 tasks have no label" in (tmp_path / "r.html").read_text()
+
+
 def test_other_settings_get_through(folder, command):
     options = ["--model", "gcn", "--layers", 3, "--dropout", 0.1, "--detector", "doc", "--threshold", 0.4, "--alpha", 3]
     options += ["--restart", "hybrid", "--label-rate", 0.5, "--mode", "inductive", "--text", "global"]

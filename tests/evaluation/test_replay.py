@@ -178,6 +178,19 @@ def test_a_replay_is_right_in_other_settings(tmp_path: Path, changed: dict[str, 
         assert_same(replay(recording, GRAPH, detector, seconds), lived(configuration, detector, seed=3))
 
 
+@pytest.mark.parametrize("label_rate", [1.0, 0.5])
+def test_a_replay_reaches_back_as_the_training_did(tmp_path: Path, label_rate: float) -> None:
+    bare = GRAPH.ids[np.isin(GRAPH.times, [3, 5])]
+    graph = GRAPH.relabel(bare, [None] * len(bare))
+    configuration = replace(SMALL, history=1, label_rate=label_rate)
+    assert [task.periods for task in configuration.tasks(graph)] == [2, 1, 2, 1]
+    recording = record(configuration, graph, 3, tmp_path / "r")
+    for detector in (PostHoc(), PostHoc(WordGrowth(), Budget(7))):
+        assert_same(replay(recording, graph, detector), lived(configuration, detector, seed=3, graph=graph))
+    for task in configuration.tasks(graph):
+        assert recording.task(graph, task.time).window.rows == replace(task, seed=3).window.rows
+
+
 def test_a_second_model_needs_a_recording_of_the_same_training(kept: Path, tmp_path: Path) -> None:
     recording = open_recording(kept)
     others = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,13 +32,71 @@ def test_windows_by_definition(times: list[int], history: int, mode: Any) -> Non
     first = sorted(set(times))[1]
     for task in tasks(graph, history, first=first, mode=mode):
         t = task.time
-        assert sorted(task.window.times.tolist()) == sorted(time for time in times if t - history <= time <= t)
+        start = min(t - history, max(time for time in times if time < t))
+        assert sorted(task.window.times.tolist()) == sorted(time for time in times if start <= time <= t)
         assert sorted(task.test_ids) == sorted(i for i, time in enumerate(times) if time == t)
         learnt = task.training.times[task.targets >= 0]
         # In both modes there are `history` labelled times, not one more in one of them.
-        assert sorted(learnt.tolist()) == sorted(time for time in times if t - history <= time < t)
+        assert sorted(learnt.tolist()) == sorted(time for time in times if start <= time < t)
         seen = set(task.training.times.tolist())
         assert (t in seen) == (mode == "transductive")
+
+
+@given(
+    vertices=st.lists(st.tuples(st.integers(0, 12), st.sampled_from([None, "x", "y"])), min_size=4, max_size=30).filter(
+        lambda rows: len({time for time, _ in rows}) > 2
+    ),
+    history=st.integers(1, 4),
+    mode=st.sampled_from(["transductive", "inductive"]),
+    label_rate=st.sampled_from([0.2, 0.6, 1.0]),
+    seed=st.integers(0, 5),
+)
+def test_a_task_without_labels_reaches_back_to_the_latest_released_ones(
+    vertices: list[tuple[int, str | None]], history: int, mode: Any, label_rate: float, seed: int
+) -> None:
+    graph = timeline([time for time, _ in vertices], [label for _, label in vertices])
+    for task in tasks(graph, history, first=graph.first_time, label_rate=label_rate, mode=mode, seed=seed):
+        everything = replace(task, history=None)
+        released = everything.training.times[everything.targets >= 0]
+        assert (released < task.time).all()  # no label of the slice or of later ones
+        plain = replace(task, reach_back=False)
+        if (plain.targets >= 0).any() or not len(released):  # the history as given
+            assert task.start == plain.start == task.time - history
+            assert task.window.rows == plain.window.rows
+            assert task.targets.tolist() == plain.targets.tolist()
+        else:
+            assert task.start == released.max() < plain.start
+        assert task.periods == task.time - task.start
+        learnt = task.training.times[task.targets >= 0]
+        assert learnt.tolist() == released[released >= task.start].tolist()
+        assert len(learnt) > 0 or not len(released)
+        assert task.window.times.max() == task.time
+        # The labels of the slice and of later ones change nothing.
+        later = graph.ids[task._end :]
+        then = replace(task, graph=graph.relabel(later, [None] * len(later)))
+        assert then.start == task.start
+        assert (then.targets >= 0).tolist() == (task.targets >= 0).tolist()
+
+
+def test_labels_that_arrive_late_are_reached_when_they_are_there() -> None:
+    late = timeline([0, 1, 2, 3, 4], ["x", "x", None, None, None])
+    assert Task(late, 4, 1, reach_back=True).start == 1
+    assert Task(late.relabel([2], ["x"]), 4, 1, reach_back=True).start == 2
+    assert Task(late.relabel([3], ["x"]), 4, 1, reach_back=True).start == 3
+    assert Task(late, 4, 1).start == 3  # unless asked to, a task keeps its history
+
+
+def test_auto_never_chooses_a_history_without_labels(caplog: Any) -> None:
+    edges = [[1, 0], [3, 2], [4, 5]]
+    graph = timeline([0, 0, 3, 3, 6, 6], ["x", "y", "x", "y", "x", "y"], edges)
+    caplog.set_level("INFO", "evergraph")
+    assert choose_history(graph, before=6) == 3
+    assert "The history is 3 steps instead of 1 step, to reach the latest labels before 6" in caplog.text
+    assert [task.periods for task in tasks(graph, "auto", first=6)] == [3]
+    assert choose_history(graph.relabel([2, 3], [None, None]), before=6) == 6
+    assert choose_history(graph.relabel(range(6), [None] * 6), before=6) == 1  # there is nothing to reach
+    # The labels of the task and of later ones do not count.
+    assert choose_history(graph.relabel([4, 5], [None, None]), before=6) == 3
 
 
 def test_one_task_for_each_time_that_has_vertices() -> None:

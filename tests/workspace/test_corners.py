@@ -93,18 +93,37 @@ def test_only_labels_of_the_history_can_bring_a_class_to_learn() -> None:
 # --- labels that come too late to be learnt --------------------------------------------------------------------------
 
 
+def test_an_update_without_labels_in_the_history_reaches_back_and_says_so(tmp_path: Path, caplog: Any) -> None:
+    workspace = made(tmp_path)
+    for time in (FIRST, FIRST + 1, FIRST + 2):
+        workspace.add(*slice_of(time))
+    workspace.label(ids_of(FIRST), truth_of(ids_of(FIRST)))
+    status = workspace.status()
+    task = next_task(workspace.graph, 1)
+    assert (task.start, task.time, task.history) == (FIRST, FIRST + 2, 1)
+    assert (status.fresh_labels, workspace.state.settings.history) == (len(ids_of(FIRST)), 1)
+    outcome = workspace.update("warm")
+    assert any(f", from {FIRST} on because there are none within the history" in part for part in outcome.parts)
+    assert f"trains on {FIRST} to {FIRST + 1} instead" in caplog.text
+    assert workspace.state.model.train_vertices == len(ids_of(FIRST))
+
+
 def test_labels_older_than_the_history_are_told(tmp_path: Path) -> None:
     workspace = made(tmp_path)
     for time in (FIRST, FIRST + 1, FIRST + 2):
         workspace.add(*slice_of(time))
     workspace.label(ids_of(FIRST)[:5], ["late"] * 5)
+    assert workspace.status().fresh_labels == 5  # the history has no label, so the update reaches back to these
+    workspace.label(ids_of(FIRST + 1)[:1], truth_of(ids_of(FIRST + 1)[:1]))
+    workspace.update("warm")
+    workspace.label(ids_of(FIRST)[5:10], ["late"] * 5)
     assert workspace.status().fresh_labels == 0
     assert workspace.status().next_command == "predict"
     with pytest.raises(InputError, match="older than the history, which starts with 5"):
         workspace.update()
-    workspace.label(ids_of(FIRST + 1), truth_of(ids_of(FIRST + 1)))
-    assert workspace.status().fresh_labels == len(ids_of(FIRST + 1))
-    outcome = workspace.update()
+    workspace.label(ids_of(FIRST + 1)[1:], truth_of(ids_of(FIRST + 1)[1:]))
+    assert workspace.status().fresh_labels == len(ids_of(FIRST + 1)) - 1
+    outcome = workspace.update("warm")
     assert outcome.facts["not_learnt"] == 5
     assert "5 labels not used: older than the history" in outcome.parts
     assert "late" not in workspace.state.model.classes

@@ -146,7 +146,10 @@ def show(to: Console, graph: str, result: Run) -> None:
     """Print the tasks and the summary of a run."""
     from rich.text import Text
 
-    settings, size = result.configuration, result.tasks()[0]["history"]
+    from evergraph.evaluation.results import histories
+
+    settings = result.configuration
+    size, note = histories(settings["history"], result.rows)
     history = f"{size} (auto)" if settings["history"] == "auto" else str(size)
     threshold = f" {settings['detector']['threshold']:g}" if "threshold" in settings["detector"] else ""
     parts = [
@@ -159,6 +162,8 @@ def show(to: Console, graph: str, result: Run) -> None:
     to.print(Text(visible(", ".join(parts))))
     to.print()
     _show_tasks(to, result)
+    if note:
+        to.print(Text(note + "\n"))
     _show_headline(to, result)
 
 

@@ -102,8 +102,8 @@ _IDENTITY = ("configuration", "seed", "fingerprint", "numerics_version", "backte
 class Recording:
     """A recorded training.
 
-    ``view`` has ``history``, ``mode`` and ``label_rate`` of its tasks. ``backtest_seconds`` is the time of training on
-    slices before the first task, which only some detectors need.
+    ``view`` has ``history``, ``mode``, ``label_rate`` and ``reach_back`` of its tasks. ``backtest_seconds`` is the time
+    of training on slices before the first task, which only some detectors need.
     """
 
     folder: Path
@@ -355,7 +355,7 @@ def _train(
         outputs = learner.outputs(task)
         spent = seconds - (backtest_seconds if number == 0 else 0.0)
         writer.write("decide", outputs, time=task.time, classes=learner.classes_, seconds=spent)
-    view = {"history": plan[0].history, "mode": configuration.mode, "label_rate": configuration.label_rate}
+    view = {name: getattr(plan[0], name) for name in ("history", "mode", "label_rate", "reach_back")}
     return view, writer.events, backtest_seconds
 
 

@@ -19,11 +19,12 @@ from evergraph.evaluation.metrics import Confusion, Interval, TaskScores, mean_k
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["NUMERICS_VERSION", "Results", "Summary", "TaskRow", "aggregate", "summary_of"]
+__all__ = ["NUMERICS_VERSION", "Results", "Summary", "TaskRow", "aggregate", "histories", "summary_of"]
 
 NUMERICS_VERSION = 1
 """Raised whenever the same run gives different numbers than before; results of other versions are not used."""
 
+_MOST_NAMED = 5
 _COUNTS = tuple(entry.name for entry in fields(Confusion))
 _WHOLE = {"seed", "window_vertices", "train_vertices", "test_vertices", "known_classes", "vertices"}
 _WHOLE |= {count + suffix for count in _COUNTS for suffix in ("", "_never_before")}
@@ -40,7 +41,8 @@ class TaskRow:
     seed, time
         The seed, and the period of the task as the graph's time axis writes it.
     history
-        Number of past periods that the model trains on, or ``"full"``.
+        Number of past periods that the model trains on, or ``"full"``. It is larger than the configured number for a
+        task that reaches back to the latest labels.
     window_vertices, train_vertices, test_vertices
         Number of vertices in the window, of labelled vertices to train on, and of vertices to decide.
     known_classes
@@ -312,6 +314,34 @@ def summary_of(per_seed: ArrayLike) -> Summary:
 def _confusions(columns: Mapping[str, Sequence[int]], suffix: str) -> list[Confusion]:
     counts = (columns[name + suffix] if columns else () for name in _COUNTS)
     return [Confusion(*numbers) for numbers in zip(*counts, strict=True)]
+
+
+def histories(wanted: int | str, rows: Mapping[int, Sequence[TaskRow]]) -> tuple[int | str, str]:
+    """Return the history of a run, and a note on the tasks that reached back to the latest labels ("" without any).
+
+    Parameters
+    ----------
+    wanted
+        The configured history. For ``"auto"``, it is the shortest one of the rows.
+    rows
+        The rows of each seed.
+    """
+    every = [row for of_seed in rows.values() for row in of_seed]
+    known = [row.history for row in every if isinstance(row.history, int)]
+    size = min(known, default="full") if wanted == "auto" else wanted
+    longer: dict[int | str, int] = {}
+    for row in every:
+        if isinstance(size, int) and isinstance(row.history, int) and row.history > size:
+            longer[row.time] = max(row.history, longer.get(row.time, 0))
+    if not longer:
+        return size, ""
+    some = ", ".join(f"{time}: {periods}" for time, periods in list(longer.items())[:_MOST_NAMED])
+    more = f" and {len(longer) - _MOST_NAMED:,} more" if len(longer) > _MOST_NAMED else ""
+    tasks = len({row.time for row in every})
+    return size, (
+        f"{len(longer):,} of {tasks:,} tasks have no label to train on within the history of {size}. "
+        f"They reach back to the latest one (task: history): {some}{more}."
+    )
 
 
 def _countable(row: Mapping[str, Any]) -> dict[str, Any]:

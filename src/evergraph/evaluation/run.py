@@ -244,7 +244,7 @@ def run_task(
     return TaskRow(
         seed=learner.seed,
         time=task.graph.axis.value(task.time),
-        history="full" if task.history is None else task.history,
+        history="full" if task.periods is None else task.periods,
         window_vertices=len(task.window),
         train_vertices=int((studied.targets >= 0).sum()),
         test_vertices=len(decisions),

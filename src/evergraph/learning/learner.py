@@ -161,6 +161,12 @@ class LifelongLearner:
         if not (task.targets >= 0).any():
             self._without_labels(task)
             return self
+        if task.periods != task.history:
+            label = task.graph.axis.label
+            log.warning(
+                "There is no label to train on in %s to %s: the model for %s trains on %s to %s instead.",
+                *map(label, (task.time - (task.history or 0), task.time - 1, task.time, task.start, task.time - 1)),
+            )
         rates = dict(self._default_rates)
         try:
             with kept_memory():

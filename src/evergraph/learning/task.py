@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,10 +24,13 @@ __all__ = [
     "Mode",
     "Task",
     "choose_history",
+    "extend_to_labels",
     "history_sizes",
     "resolve_history",
     "tasks",
 ]
+
+log = logging.getLogger(__name__)
 
 Mode = Literal["transductive", "inductive"]
 History = int | Literal["full", "auto"]
@@ -58,6 +62,9 @@ class Task:
         Share of the vertices that ever release their label, above 0 and up to 1.
     seed
         Seed of the draw of these vertices. A vertex that releases its label at a low rate does so at every higher one.
+    reach_back
+        If no label of the history is released, extend it back to the latest period before the task with a released
+        label. By default the history stays as given; `tasks` reaches back.
 
     Examples
     --------
@@ -73,6 +80,7 @@ class Task:
     mode: Mode = "transductive"
     label_rate: float = 1.0
     seed: int = 0
+    reach_back: bool = False
 
     def __post_init__(self) -> None:
         if self.history is not None and self.history < 1:
@@ -88,10 +96,21 @@ class Task:
                 fix=f"choose a period from {label(self.graph.first_time)} to {label(self.graph.last_time)}",
             )
 
-    @property
+    @cached_property
     def start(self) -> int:
-        """First period of the history."""
-        return self.graph.first_time if self.history is None else self.time - self.history
+        """First period of the history; earlier than given if the task reaches back."""
+        if self.history is None:
+            return self.graph.first_time
+        start = self.time - self.history
+        if not self.reach_back or (self._released(int(np.searchsorted(self.graph.times, start))) >= 0).any():
+            return start
+        labelled = np.flatnonzero(self._released(0) >= 0)
+        return int(self.graph.times[labelled[-1]]) if len(labelled) else start
+
+    @property
+    def periods(self) -> int | None:
+        """Number of past periods that the task trains on, None for all: the history, or more if it reaches back."""
+        return None if self.history is None else self.time - self.start
 
     @cached_property
     def window(self) -> Window:
@@ -114,14 +133,19 @@ class Task:
     @cached_property
     def targets(self) -> NDArray[np.int32]:
         """Row of the class of each vertex of the training window; -1 without a label to train on."""
-        rows = self.training.rows
-        targets = np.array(self.graph.codes[rows])
-        targets[self._end - rows.start :] = -1
+        targets = np.full(len(self.training), -1, np.int32)
+        released = self._released(self.training.rows.start)
+        targets[: len(released)] = released
+        return targets
+
+    def _released(self, first: int) -> NDArray[np.int32]:
+        """Row of the class of each vertex of the graph, from a row up to the slice; -1 if its label is not released."""
+        codes = np.array(self.graph.codes[first : self._end])
         if self.label_rate < 1:
             # Draw from the first vertex on, so that the draws of older vertices stay the same when new ones arrive.
             draws = np.random.default_rng([self.seed, 0, 0, 2]).random(self._end)  # a stream of its own
-            targets[: self._end - rows.start][draws[rows.start :] >= self.label_rate] = -1
-        return targets
+            codes[draws[first:] >= self.label_rate] = -1
+        return codes
 
     @property
     def test(self) -> slice:
@@ -212,7 +236,8 @@ def tasks(
     graph
         A graph of at least two periods. A static split is a graph with the periods 0 (training) and 1 (test).
     history
-        Number of periods before each task to train on, ``"full"`` for all, or ``"auto"`` (`choose_history`).
+        Number of periods before each task to train on, ``"full"`` for all, or ``"auto"`` (`choose_history`). A task
+        without labels in these periods reaches back to the latest period before it that has some.
     first
         Period of the first task; by default the first with a quarter of the vertices before it.
     label_rate, mode, seed
@@ -235,7 +260,7 @@ def tasks(
     start = max(start, graph.first_time + 1)  # before the first period there is nothing to train on
     size = resolve_history(graph, start, history)
     for time in np.unique(graph.times[np.searchsorted(graph.times, start) :]).tolist():
-        yield Task(graph, time, size, mode, label_rate, seed)
+        yield Task(graph, time, size, mode, label_rate, seed, reach_back=True)
 
 
 def resolve_history(graph: EvolvingGraph, time: int, history: History) -> int | None:
@@ -252,19 +277,35 @@ def resolve_history(graph: EvolvingGraph, time: int, history: History) -> int | 
 def choose_history(graph: EvolvingGraph, before: int | str) -> int:
     """Return the number of periods that covers half of the time differences within two hops, before a period.
 
+    It is larger if there would be no label in these periods: then it reaches back to the latest one with labels.
+
     Examples
     --------
     >>> graph = EvolvingGraph.build({"id": [1, 2, 3], "time": [1, 3, 9]}, [[1, 2], [2, 3]])
     >>> choose_history(graph, before=9)
     2
     """
-    sizes = history_sizes(graph, graph.axis.period(before))
+    time = graph.axis.period(before)
+    sizes = history_sizes(graph, time)
     if not sizes:
         raise InputError(
-            f"the graph has no edges before {graph.axis.label(graph.axis.period(before))} to choose a history from",
+            f"the graph has no edges before {graph.axis.label(time)} to choose a history from",
             fix="set the history to a number of periods or to 'full'",
         )
-    return sizes[AUTO_LEVEL]
+    return extend_to_labels(graph, time, sizes[AUTO_LEVEL])
+
+
+def extend_to_labels(graph: EvolvingGraph, time: int, size: int) -> int:
+    """Return a history that contains the latest labels before a period: the given one, or a longer one."""
+    labelled = graph.times[graph.codes >= 0]
+    latest = labelled[labelled < time][-1:].tolist()
+    longer = max([size, *(time - found for found in latest)])
+    if longer > size:
+        log.info(
+            "The history is %s instead of %s, to reach the latest labels before %s.",
+            *(graph.axis.counted(longer), graph.axis.counted(size), graph.axis.label(time)),
+        )
+    return longer
 
 
 def history_sizes(graph: EvolvingGraph, before: int) -> dict[int, int]:

@@ -14,7 +14,7 @@ from evergraph.analysis import GraphDescription
 from evergraph.errors import InputError
 from evergraph.evaluation.configuration import differences, flat
 from evergraph.evaluation.metrics import Confusion, forward_transfer, or_none, over_seeds
-from evergraph.evaluation.results import Results, TaskRow
+from evergraph.evaluation.results import Results, TaskRow, histories
 from evergraph.evaluation.run_folder import DecisionTable, StoredRun, decisions_file, read_decisions, read_run
 from evergraph.graph.classes import UNSEEN
 from evergraph.names import DETECTORS, MODELS
@@ -71,12 +71,12 @@ def run_content(folder: Path, against: Path | None = None) -> ReportContent:
     seeds, times = tuple(rows), tuple(str(row.time) for row in next(iter(rows.values())))
     results, decided = Results.of(rows), _decided(run, rows)
     summary = results.aggregate()
-    size = rows[seeds[0]][0].history
+    size, reached = histories(run.identity["configuration"].get("history", "auto"), rows)
     return ReportContent(
         title=Path(graph.name).name or graph.name if graph and graph.name else run.path.resolve().name,
         kind="run",
         summary=_summary(run, size, seeds, times),
-        notes=notes,
+        notes=(*notes, reached) if reached else notes,
         headlines=tuple(
             Headline(name, summary[key]["mean"], summary[key]["ci95"], kind, meaning)
             for key, (name, kind, meaning) in _HEADLINES.items()

@@ -138,7 +138,13 @@ def _history_start(records: Records, state: WorkspaceState) -> int:
     labelled = records.value("SELECT sum(vertices) FROM supports WHERE until IS NULL AND time = ?", state.last_time)
     unlabelled = "SELECT 1 FROM labels WHERE until IS NULL AND label IS NULL AND time = ?"
     longer = labelled and records.value(unlabelled, state.last_time) is not None
-    return state.last_time + bool(labelled) - state.settings.history - bool(longer)
+    start = state.last_time + bool(labelled) - state.settings.history - bool(longer)
+    for first, last in ((start, state.last_time), (state.first_time, start - 1)):
+        rows = records.select("supports", "until IS NULL AND time BETWEEN ? AND ? ORDER BY time DESC", first, last)
+        latest = next((row.time for row in rows if state.classes.name(row.label) not in state.retired), None)
+        if latest is not None:
+            return min(start, latest)
+    return start
 
 
 def count_fresh(records: Records, first: int) -> int:

@@ -59,7 +59,7 @@ def next_task(graph: EvolvingGraph, history: int | None, retired: Sequence[str] 
 
     If the newest slice is completely labelled, the model trains on the history before the coming slice. If it has no
     labels, the model trains on the history before it. If it is partly labelled, the model trains on both: the slice
-    and the history before it.
+    and the history before it. Without any label there, the task reaches back to the latest period with labels.
 
     Examples
     --------
@@ -72,7 +72,8 @@ def next_task(graph: EvolvingGraph, history: int | None, retired: Sequence[str] 
     some = bool(labelled.any())
     longer = int(some and not labelled.all())
     periods = None if history is None else history + longer
-    return Task(without_labels_of(graph, retired), graph.last_time + int(some), periods, mode="inductive")
+    task = Task(without_labels_of(graph, retired), graph.last_time + int(some), periods, mode="inductive")
+    return task if (task.targets >= 0).any() else replace(task, reach_back=True)
 
 
 # --- updating --------------------------------------------------------------------------------------------------------
@@ -99,7 +100,7 @@ def update(change: Change, restart: str, on_step: OnStep | None) -> Outcome:
     record = train(learner, task, choice, on_step, number=number, version=change.version, before=state.model.number)
     new = [name for name in record.classes if name not in state.model.classes]
     too_old = state.fresh_labels - fresh
-    parts = [f"model {number}, {choice.restart}: {choice.why}", _trained_on(record)]
+    parts = [f"model {number}, {choice.restart}: {choice.why}", _trained_on(record, task)]
     parts += [f"new: {', '.join(new)}"] if new else []
     parts += [f"{counted(too_old, 'label')} not used: older than the history"] if too_old else []
     facts = {"restart": choice.restart, "why": choice.why, "model": number, "new_classes": new, "not_learnt": too_old}
@@ -123,9 +124,12 @@ def _refuse_nothing_new(state: WorkspaceState, task: Task, fresh: int) -> None:
     )
 
 
-def _trained_on(record: ModelRecord) -> str:
+def _trained_on(record: ModelRecord, task: Task) -> str:
     labels = counted(record.train_vertices, "label")
-    return f"trained on {labels} of {counted(len(record.classes), 'class', 'classes')}"
+    trained = f"trained on {labels} of {counted(len(record.classes), 'class', 'classes')}"
+    if task.periods == task.history:
+        return trained
+    return f"{trained}, from {task.graph.axis.label(task.start)} on because there are none within the history"
 
 
 def train(
@@ -183,13 +187,14 @@ def create(
     learner = LifelongLearner(
         own[0] or build_model(DEFAULT_MODEL), own[1] or build_detector(DEFAULT_DETECTOR), restart="warm", **learning
     )
-    record = train(learner, next_task(graph, settings.history), RestartChoice("cold", "first model"), on_step)
+    task = next_task(graph, settings.history)
+    record = train(learner, task, RestartChoice("cold", "first model"), on_step)
     numbers = {name: number for number, name in enumerate(graph.class_names, 1)}
     vertices = np.arange(1, len(graph) + 1)
     labels = np.where(graph.codes >= 0, graph.codes + 1, -1).astype(np.int32)
     what = (
         f"{counted(len(graph), 'vertex', 'vertices')} up to {graph.axis.label(graph.last_time)}; model 1, "
-        f"{_trained_on(record)}; {settings.history_why}"
+        f"{_trained_on(record, task)}; {settings.history_why}"
     )
     write_settings(records, settings)
     write_log(records, 1, "init", what)

@@ -455,7 +455,7 @@ class Workspace:
 def _settings(graph: EvolvingGraph, history: History, columns: Columns, keep: int) -> Settings:
     """Return the settings with the history as a number of periods, and how it was chosen."""
     from evergraph.graph.features import WordCounts
-    from evergraph.learning.task import AUTO_LEVEL, history_sizes, resolve_history
+    from evergraph.learning.task import AUTO_LEVEL, extend_to_labels, history_sizes, resolve_history
     from evergraph.workspace.update import next_task
 
     if columns.text is None and isinstance(graph.features, WordCounts):
@@ -467,6 +467,9 @@ def _settings(graph: EvolvingGraph, history: History, columns: Columns, keep: in
         why = "full history" if size is None else f"history of {graph.axis.counted(size)}, as requested"
         return Settings(size, why, columns, keep, graph.axis)
     shares = ", ".join(f"{level}%: {found}" for level, found in sizes.items())
-    chosen = graph.axis.counted(sizes[AUTO_LEVEL])
-    why = f"history of {chosen}, which covers half of the time differences over two edges ({shares})"
-    return Settings(sizes[AUTO_LEVEL], why, columns, keep, graph.axis)
+    size = extend_to_labels(graph, time, sizes[AUTO_LEVEL])
+    covers = "covers half of the time differences over two edges"
+    if size > sizes[AUTO_LEVEL]:
+        covers = "reaches back to the latest labels"
+    why = f"history of {graph.axis.counted(size)}, which {covers} ({shares})"
+    return Settings(size, why, columns, keep, graph.axis)
