@@ -88,8 +88,8 @@ THRESHOLD_HELP = (
     "0.5 for doc."
 )
 ALPHA_HELP = (
-    "Risk reduction of doc and gdoc, above 0. Classes whose training vertices have high probabilities get a higher "
-    "threshold; a smaller X flags more vertices. The paper uses 3. Default: off."
+    "Only for doc and gdoc: one threshold per class (risk reduction). The surer the model is of a class's training "
+    "vertices, the higher its threshold. A smaller X (above 0) flags more. The paper uses 3. Default: off."
 )
 MOST_HELP = "Only for auto: flag at most this share of a slice as unseen. Default: 0.3."
 ModelOption = Annotated[str, option("model", "MODEL", MODEL_HELP, autocompletion=_like("model"))]
@@ -107,14 +107,14 @@ Most = Annotated[float | None, option("most", "X", MOST_HELP)]
 # Learning
 Steps = Annotated[int, option("steps", "N", "Training steps per task.", min=1)]
 LR_HELP = (
-    "Learning rate. Default: the paper's for the model, detector, restart and history, from 0.0005 to 0.05; for sage "
-    "with gdoc and --history auto 0.001 (warm) or 0.005 (cold)."
+    "Learning rate. Default: the paper's value, 0.0005 to 0.05, which depends on model, detector, restart and history. "
+    "With the other defaults: 0.001 (warm), 0.005 (cold)."
 )
 LearningRate = Annotated[float | None, option("lr", "X", LR_HELP)]
 RestartOption = Annotated[
     Restart, option("restart", None, "Weights that a task starts from: warm, cold, hybrid or once.")
 ]
-FIRST_HELP = "First task. Default: the first period with at least a quarter of all vertices in earlier periods."
+FIRST_HELP = "First task. Default: the earliest period that has at least a quarter of all vertices before it."
 FirstTask = Annotated[str | None, option("first", "TIME", FIRST_HELP)]
 LabelRate = Annotated[float, option("label-rate", "X", "Share of the vertices whose labels are released.")]
 MODE_HELP = "transductive: train with the unlabelled test vertices in the graph; inductive: without them."
