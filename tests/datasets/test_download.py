@@ -505,3 +505,29 @@ def test_unpack_leaves_nothing_half_done(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"a\.zip: there is no such archive"):
         unpack(archive, tmp_path / "into")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_unpack_refuses_archives_that_are_much_larger_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = tmp_path / "a.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as content:
+        for name in ("1.txt", "2.txt"):
+            with content.open(name, "w") as member:
+                for _ in range(130):
+                    member.write(bytes(1_000_000))
+    assert archive.stat().st_size < 300_000
+    refused = r"a\.zip: the archive has 2\d\d,\d{3} bytes, but unpacks to 260,000,000; the limit is 256,000,000"
+    with pytest.raises(InputError, match=refused + r".*EVERGRAPH_MAX_UNPACKED, in GB, to more than 0\.256"):
+        unpack(archive, tmp_path / "into")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.zip"]
+    monkeypatch.setenv("EVERGRAPH_MAX_UNPACKED", "1")
+    assert (unpack(archive, tmp_path / "into") / "2.txt").stat().st_size == 130_000_000
+    monkeypatch.setenv("EVERGRAPH_MAX_UNPACKED", "much")
+    with pytest.raises(InputError, match=r"EVERGRAPH_MAX_UNPACKED is 'much'.*Set it to a number of GB"):
+        unpack(archive, tmp_path / "into")
+
+
+def test_unpack_refuses_other_compressions_than_deflate(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_LZMA) as content:
+        content.writestr("a.txt", "text")
+    with pytest.raises(DownloadError, match=r"a\.zip: is not compressed with deflate.*Unpack it by hand"):
+        unpack(tmp_path / "a.zip", tmp_path / "into")

@@ -6,6 +6,9 @@ import re
 
 import pytest
 
+from evergraph.datasets.files import open_table
+from evergraph.errors import InputError
+
 VERTICES = "id,time,label,text\na,2001,KDD,some words\nb,2002,ICML,more words\nc,2003,,\n"
 EDGES = "source,target\na,b\nb,c\n"
 
@@ -155,6 +158,37 @@ def test_bad_files(tmp_path, monkeypatch, name, side, command):
     for part in says:
         assert part in err, err
     assert re.search(r"\. [A-Z].*\.\n$", err)
+
+
+ROW = b"a,2001,x,a,a\n"
+
+
+@pytest.mark.parametrize("rest", [ROW * 100_000, b"x" * 1_300_000], ids=["rows", "one cell"])
+def test_small_files_that_unpack_to_much_are_refused(tmp_path, monkeypatch, rest, command):
+    """A .gz file can be made of several; this one unpacks to 390 MB."""
+    monkeypatch.chdir(tmp_path)
+    content = gzip.compress(b"id,time,label,source,target\n") + gzip.compress(rest) * 300
+    (tmp_path / "v.csv.gz").write_bytes(content)
+    code, _, err = command("import", "tables", "--vertices", "v.csv.gz", "--edges", "v.csv.gz", "--out", "graph")
+    assert code == 2, err
+    assert f"v.csv.gz: the file has {len(content):,} bytes, but unpacks to more than 256,000,000" in err
+    assert "set EVERGRAPH_MAX_UNPACKED, in GB, to more than 0.256" in err
+    assert not (tmp_path / "graph").exists()
+
+
+def test_the_limit_of_compressed_files_can_be_set(tmp_path, monkeypatch):
+    path = tmp_path / "v.csv.gz"
+    path.write_bytes(gzip.compress(VERTICES.encode()))
+    whole = len(VERTICES.encode())
+    monkeypatch.setenv("EVERGRAPH_MAX_UNPACKED", str(whole / 1e9 - 1e-9))
+    with pytest.raises(InputError, match=rf"unpacks to more than {whole - 1}\. If you trust it, raise the limit"):
+        open_table(path).read(["id"])
+    monkeypatch.setenv("EVERGRAPH_MAX_UNPACKED", str(whole / 1e9 + 1e-10))
+    assert open_table(path).read(["id"]).column("id").to_pylist() == ["a", "b", "c"]
+    for wrong in ("much", "inf", "nan"):
+        monkeypatch.setenv("EVERGRAPH_MAX_UNPACKED", wrong)
+        with pytest.raises(InputError, match=f"EVERGRAPH_MAX_UNPACKED is '{wrong}'.*Set it to a number of GB"):
+            open_table(path)
 
 
 def test_drop_dangling_goes_on(tmp_path, monkeypatch, command):

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
 import pickle
+import struct
+import subprocess
+import sys
+import tracemalloc
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +15,7 @@ import pytest
 from scipy import sparse
 
 from evergraph import EvolvingGraph
-from evergraph.datasets.planetoid import planetoid_test, read_planetoid
+from evergraph.datasets.planetoid import _PickleReader, planetoid_test, read_planetoid
 from evergraph.errors import InputError
 
 SharedData = Callable[[str], Path]
@@ -94,6 +98,9 @@ def test_features_and_classes_follow_the_usual_loader(shared_data: SharedData) -
 FIRST, TEST = 503, [506, 503, 504]
 
 
+ROW = list(range(500))
+
+
 def parts() -> dict[str, Any]:
     rng = np.random.default_rng(3)
     graph: dict[int, list[int]] = defaultdict(list, {vertex: [] for vertex in range(507)})
@@ -137,10 +144,10 @@ def test_a_graph_survives_saving(tmp_path: Path) -> None:
 class Calls:
     """Pickled, this is a call of any function."""
 
-    def __init__(self, function: Callable[..., object], *arguments: object) -> None:
-        self.call = function, arguments
+    def __init__(self, function: Callable[..., object], *arguments: object, state: object = None) -> None:
+        self.call = function, arguments, state
 
-    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...], object]:
         return self.call
 
 
@@ -159,6 +166,134 @@ def test_code_in_a_pickle_is_refused_and_not_run(tmp_path: Path) -> None:
 def test_other_functions_are_refused(tmp_path: Path, function: Callable[..., object]) -> None:
     with pytest.raises(InputError, match="which could run code, and was not read"):
         read_planetoid(write(tmp_path, ally=Calls(function, "1")), "cora")
+
+
+def text(value: bytes) -> bytes:
+    return b"U" + bytes([len(value)]) + value
+
+
+def objects_from_bytes() -> bytes:
+    """A pickle of an array of objects whose addresses are in the file: its type has the flags 0."""
+    new_array = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85" + text(b"b") + b"\x87R"
+    kind = b"cnumpy\ndtype\n" + text(b"O8") + b"K\x00K\x01\x87R"
+    flags = b"(K\x03" + text(b"|") + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+    state = (
+        b"(K\x01K\x02K\x02\x86" + kind + flags + b"\x89" + text(struct.pack("<4Q", *[0x4141414141414141] * 4)) + b"tb"
+    )
+    return b"\x80\x02" + new_array + state + b"."
+
+
+def nested(levels: int) -> bytes:
+    """A pickle of a list that holds the list before it twice, and so on."""
+    twice = b"".join(
+        b"](h" + bytes([level]) + b"h" + bytes([level]) + b"eq" + bytes([level + 1]) for level in range(levels)
+    )
+    return b"\x80\x02](K\x00K\x01eq\x00" + twice + b"."
+
+
+LIMITED = """
+import resource, sys
+from evergraph.datasets.planetoid import read_planetoid
+from evergraph.errors import InputError
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 500_000_000,) * 2)
+try:
+    read_planetoid(sys.argv[1], "cora")
+except InputError as error:
+    print(error)
+    print(type(error.__context__).__name__)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits memory as Linux does")
+@pytest.mark.parametrize("part", ["ally", "graph"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        objects_from_bytes(),
+        b"\x80\x02Nr\xff\xff\xff\x1f.",  # a memo of 8 GB
+        nested(28),
+        b"\x80\x02" + b"T\xff\xff\xff\x7f.",
+        b"\x80\x04\x8e" + struct.pack("<Q", 2**40) + b".",
+    ],
+    ids=["objects", "memo", "nested", "string", "bytes"],
+)
+def test_pickles_made_to_corrupt_or_exhaust_memory_are_refused(tmp_path: Path, part: str, content: bytes) -> None:
+    (write(tmp_path) / f"ind.cora.{part}").write_bytes(content)
+    done = subprocess.run([sys.executable, "-c", LIMITED, tmp_path], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"ind.cora.{part}: the file is damaged" in done.stdout
+    assert "MemoryError" not in done.stdout
+
+
+def array(values: Any, **changed: Any) -> Any:
+    """An array whose pickled state differs in some places."""
+    rebuild, arguments, state = np.asarray(values).__reduce__()
+    names = ("version", "shape", "dtype", "fortran", "raw")
+    state = tuple(changed.get(name, old) for name, old in zip(names, state, strict=True))
+    return Calls(rebuild, *arguments, state=state)
+
+
+@pytest.mark.parametrize(
+    ("part", "content"),
+    [
+        ("ally", array(np.eye(2), shape=(2**40, 2))),
+        ("ally", array(np.eye(2)[:0], shape=(0, 2**40), raw="")),
+        ("ally", array(np.eye(2), shape=(-1, 2))),
+        ("ally", array(np.eye(2), raw=["a", "b", "c", "d"])),
+        ("ally", array(np.eye(2), dtype=np.dtype("f16"))),
+        ("ally", array(np.eye(2), dtype=np.dtype([("a", "f8")]))),
+        ("ally", np.array([[None, print]])),
+        ("ally", [[1, 0]] * FIRST),
+        ("tx", sparse.csr_matrix(([1.0], ([0], [0])), shape=(3, 2**40))),
+        ("graph", dict.fromkeys(range(507), ROW)),
+        ("graph", parts()["graph"] | {3: "12"}),
+        ("graph", parts()["graph"] | {3: [2**80]}),
+    ],
+)
+def test_memory_is_bounded_by_the_size_of_the_file(tmp_path: Path, part: str, content: Any) -> None:
+    write(tmp_path, **{part: content})
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError, match=rf"ind\.cora\.{part}: (the file is damaged|this pickle uses)"):
+            read_planetoid(tmp_path, "cora")
+        assert tracemalloc.get_traced_memory()[1] < 4_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4])
+@pytest.mark.parametrize("kind", [">f8", "<f4", ">i2", "u1"])
+def test_protocols_and_number_types(tmp_path: Path, protocol: int, kind: str) -> None:
+    expected = read_planetoid(write(tmp_path), "cora")
+    for part, content in parts().items():
+        if isinstance(content, np.ndarray):
+            content = np.asfortranarray(content.astype(kind))
+        elif part != "graph":
+            content = content.astype(kind.replace(">", "<"))
+        (tmp_path / f"ind.cora.{part}").write_bytes(pickle.dumps(content, protocol=protocol))
+    graph = read_planetoid(tmp_path, "cora")
+    assert graph.labels.tolist() == expected.labels.tolist()
+    assert (graph.features.matrix != expected.features.matrix).nnz == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*csr_matrix:DeprecationWarning")
+@pytest.mark.parametrize("name", ["cora", "citeseer", "pubmed"])
+def test_every_file_is_read_as_python_reads_it(shared_data: SharedData, name: str) -> None:
+    for part in ("x", "y", "allx", "ally", "tx", "ty", "graph"):
+        path = shared_data("planetoid") / f"ind.{name}.{part}"
+        data = path.read_bytes()
+        found, expected = _PickleReader(path, data).read(), pickle.loads(data, encoding="latin1")
+        if part == "graph":
+            assert list(found.items()) == list(expected.items())
+            continue
+        arrays = [(found, expected)]
+        if part.endswith("x"):
+            assert found.state["_shape"] == expected.shape
+            arrays = [(found.state[field], getattr(expected, field)) for field in ("data", "indices", "indptr")]
+        for ours, theirs in arrays:
+            assert (ours.values.dtype, ours.values.shape) == (theirs.dtype, theirs.shape)
+            assert ours.values.tobytes() == theirs.tobytes()
 
 
 def crooked(**fields: Any) -> sparse.csr_matrix:

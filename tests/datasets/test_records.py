@@ -182,3 +182,11 @@ def test_shared_authors_equal_brute_force(tmp_path):
         if p["id"] != q["id"] and set(p["authors"]) & set(q["authors"])
     }
     assert edges_of(graph) == expected
+
+
+def test_small_files_that_unpack_to_much_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("EVERGRAPH_MAX_UNPACKED", "0.01")
+    path = tmp_path / "r.jsonl.gz"
+    path.write_bytes(gzip.compress(b" " * 1_000_000) * 20)  # one line
+    with pytest.raises(InputError, match=r"r\.jsonl\.gz.*unpacks to more than 10,000,000.*EVERGRAPH_MAX_UNPACKED"):
+        read_records(path)

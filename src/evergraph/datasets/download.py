@@ -26,6 +26,7 @@ from pathlib import Path, PureWindowsPath
 from typing import TypeVar, cast
 
 from evergraph import __version__
+from evergraph.datasets.files import LEAST_LIMIT, raise_limit, unpacked_limit
 from evergraph.errors import DownloadError, InputError
 from evergraph.presentation.text import visible
 from evergraph.storage.files import only_one, sync_folder
@@ -331,11 +332,14 @@ def _size_of(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def unpack(archive: Path, into: Path) -> Path:
+def unpack(archive: Path, into: Path, *, least: int = LEAST_LIMIT) -> Path:
     """Unpack a zip archive into a new folder and return it. Atomic: it either succeeds completely or changes nothing.
 
     An archive with links, or with names that lead out of the folder, is refused. If the folder already holds what the
     archive holds, nothing is done.
+
+    An archive that unpacks to more than ``least`` bytes and more than 100 times its size is refused before anything is
+    written. The environment variable ``EVERGRAPH_MAX_UNPACKED``, in GB, replaces this limit.
     """
     if not archive.is_file():
         raise InputError("there is no such archive", fix="check its path", file=archive)
@@ -343,6 +347,17 @@ def unpack(archive: Path, into: Path) -> Path:
     try:
         with _disk_errors(into), zipfile.ZipFile(archive) as content:
             members = content.infolist()
+            # zipfile writes no more than the sizes in the directory. Of other methods than these it unpacks as much as
+            # the archive holds before it checks.
+            if not all(member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for member in members):
+                raise DownloadError(f"{archive}: is not compressed with deflate", fix="unpack it by hand")
+            size, limit = sum(member.file_size for member in members), unpacked_limit(archive, least)
+            if size > limit:
+                raise InputError(
+                    f"the archive has {_size_of(archive):,} bytes, but unpacks to {size:,}; the limit is {limit:,}",
+                    fix=raise_limit(limit),
+                    file=archive,
+                )
             for member in members:
                 plain = all(map(_is_plain, member.filename.removesuffix("/").split("/")))
                 if not plain or stat.S_ISLNK(member.external_attr >> 16):

@@ -7,6 +7,7 @@ import csv
 import gzip
 import io
 import itertools
+import os
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 _FORMATS = "name it .csv, .csv.gz, .tsv, .tsv.gz or .parquet, according to its format"
 _AGAIN = "copy or download it again"
 _LONGEST_FIELD = 2**30
+_CHUNK = 2**20
+LEAST_LIMIT = 256_000_000
+_LIMIT = "EVERGRAPH_MAX_UNPACKED"
 _BLOCK = 2**26  # bytes that the fast reader takes at once; a row must fit
 _SEPARATORS = {";": "';'", "\t": "tabs", "|": "'|'", ",": "commas"}
 
@@ -111,7 +115,56 @@ def open_bytes(path: Path) -> IO[bytes]:
     """Open a file to read bytes, decompressed if its name ends in .gz."""
     if path.is_dir():
         raise IsADirectoryError(path)
-    return gzip.open(path, "rb") if _is_gzip(path) else path.open("rb")  # type: ignore[return-value]
+    return io.BufferedReader(_Decompressed(path), _CHUNK) if _is_gzip(path) else path.open("rb")
+
+
+def unpacked_limit(path: Path, least: int = LEAST_LIMIT) -> int:
+    """Return how many bytes a compressed file may unpack to: 100 times its size or ``least``, whichever is more.
+
+    The environment variable ``EVERGRAPH_MAX_UNPACKED``, in GB, replaces this limit. Tables and text rarely shrink to
+    less than a twentieth.
+    """
+    given = os.environ.get(_LIMIT)
+    if not given:
+        return max(100 * path.stat().st_size, least)
+    try:
+        return int(float(given) * 1e9)
+    except (ValueError, OverflowError):
+        raise InputError(f"{_LIMIT} is {given!r}", fix="set it to a number of GB, such as 8") from None
+
+
+def raise_limit(limit: int) -> str:
+    """Return the advice for a file that unpacks to more than the limit."""
+    return f"if you trust it, raise the limit: set {_LIMIT}, in GB, to more than {limit / 1e9:g}"
+
+
+class _Decompressed(io.RawIOBase):
+    """The content of a .gz file, refused where it exceeds the limit."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.limit, self.count = path, unpacked_limit(path), 0
+        self.file = gzip.open(path, "rb")  # noqa: SIM115 (closed by close)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        size = self.file.readinto(buffer)
+        self.count += size
+        if self.count > self.limit:
+            raise InputError(
+                f"the file has {self.path.stat().st_size:,} bytes, but unpacks to more than {self.limit:,}",
+                file=self.path,
+                fix=raise_limit(self.limit),
+            )
+        return size
+
+    def readall(self) -> bytes:
+        return b"".join(iter(lambda: self.read(_CHUNK) or b"", b""))
+
+    def close(self) -> None:
+        self.file.close()
+        super().close()
 
 
 def _is_gzip(path: Path) -> bool:

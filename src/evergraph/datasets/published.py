@@ -24,6 +24,7 @@ _NAMES = ("dblp-easy", "dblp-hard", "pharmabio")
 _API = "https://zenodo.org/api/records"
 _SAME = "take adjlist.txt, X.npy, y.npy and t.npy from one data set"
 _DENSE_FROM = 0.25  # share of features other than 0 from which sparse rows save little memory and cost much time
+_LARGEST = 8_000_000_000  # bytes; dblp-hard has up to 7 GB, mostly zeros
 _BLOCK = 1 << 26  # bytes of features converted at once
 
 
@@ -66,7 +67,7 @@ def fetch_published(name: str, *, cache: str | Path | None = None, api: str = _A
         for inside in (member.parent for member in members if member.name == "adjlist.txt"):
             # The full names of archives and folders are not documented ("dblp-easy-citation-graph.zip" is one).
             if _letters(name) in _letters(f"{archive.stem}/{inside}"):
-                return unpack(archive, archive.with_suffix("")) / inside
+                return unpack(archive, archive.with_suffix(""), least=_LARGEST) / inside
     problem = f"Zenodo record {_RECORD} holds no data set {name}, only {', '.join(files)}"
     raise DownloadError(problem, fix="look for the data set by hand and give its folder")
 
