@@ -1,0 +1,200 @@
+"""Run the commands of the quick start with their defaults on every graph of the data folder.
+
+Usage: ``python scripts/try_graphs.py --out FOLDER``. Graphs with more than 30,000 vertices train 5 steps per task. Each
+command runs in a process of its own. The script prints its exit code, seconds and peak memory and keeps them in
+``FOLDER/results.jsonl``; repeat the command to continue after an interruption. At the end it prints a table per graph.
+Exits with 1 if any command failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+LARGE = 30_000  # vertices
+FEW_STEPS = 5
+PLANETOID = ("cora", "citeseer", "pubmed")
+
+Command = tuple[str, list[str]]
+Row = dict[str, str]
+
+
+def graph_folders(data: Path) -> dict[str, Path]:
+    """Return the folders with tables of vertices and edges, by the name of the graph."""
+    folders = sorted(path.parent for path in [*data.glob("*/nodes.csv.gz"), *data.glob("evolving/*/nodes.csv.gz")])
+    return {folder.name: folder for folder in folders}
+
+
+def read_rows(file: Path) -> list[Row]:
+    """Read a compressed CSV file."""
+    with gzip.open(file, "rt", encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def _write(file: Path, columns: tuple[str, ...], rows: list[Row]) -> None:
+    with file.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, columns, extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def split(folder: Path, out: Path) -> int:
+    """Split a graph before its last labelled period into files for a workspace; return the number of vertices.
+
+    The files: ``vertices`` and ``edges`` of the past, ``new-vertices`` (without labels) and ``new-edges`` of the
+    last labelled period, ``labels`` of its vertices.
+    """
+    vertices, edges = read_rows(folder / "nodes.csv.gz"), read_rows(folder / "edges.csv.gz")
+    last = max(int(row["time"]) for row in vertices if row["label"])
+    past = [row for row in vertices if int(row["time"]) < last]
+    new = [row for row in vertices if int(row["time"]) == last]
+    old_ids = {row["id"] for row in past}
+    ids = old_ids | {row["id"] for row in new}
+    edges = [row for row in edges if row["source"] in ids and row["target"] in ids]
+    among_old = [row["source"] in old_ids and row["target"] in old_ids for row in edges]
+    _write(out / "vertices.csv", ("id", "time", "label", "text"), past)
+    _write(out / "new-vertices.csv", ("id", "time", "text"), new)
+    _write(out / "labels.csv", ("id", "label"), [row for row in new if row["label"]])
+    for name, old in (("edges", True), ("new-edges", False)):
+        chosen = [row for row, is_old in zip(edges, among_old, strict=True) if is_old == old]
+        _write(out / f"{name}.csv", ("source", "target"), chosen)
+    return len(vertices)
+
+
+def quick_start(folder: Path, out: Path, steps: int | None) -> Iterator[Command]:
+    """Yield name and arguments of each command for a graph with tables; write the files that they need."""
+    vertices = split(folder, out)
+    few = FEW_STEPS if steps is None and vertices > LARGE else steps
+    training = [] if few is None else ["--steps", str(few)]
+    graph, run, ws = (str(out / name) for name in ("graph", "run", "ws"))
+    tables = ["--vertices", str(folder / "nodes.csv.gz"), "--edges", str(folder / "edges.csv.gz")]
+    past, new = (
+        ["--vertices", str(out / f"{prefix}vertices.csv"), "--edges", str(out / f"{prefix}edges.csv")]
+        for prefix in ("", "new-")
+    )
+    yield "import", ["import", "tables", *tables, "--out", graph]
+    yield "inspect", ["inspect", graph]
+    yield "run", ["run", graph, *training, "--out", run]
+    yield "run mlp", ["run", graph, "--model", "mlp", *training]
+    yield "run most-frequent", ["run", graph, "--model", "most-frequent", *training]
+    yield "report of run", ["report", run, "--out", f"{run}.html"]
+    yield "ws init", ["ws", "init", ws, *past, *training]
+    yield "ws add", ["ws", "add", ws, *new]
+    yield "ws predict", ["ws", "predict", ws]
+    yield "ws status", ["ws", "status", ws]
+    yield "ws review", ["ws", "review", ws, "--limit", "3"]
+    yield "ws label", ["ws", "label", ws, "--labels", str(out / "labels.csv")]
+    yield "ws scores", ["ws", "scores", ws]
+    yield "ws update", ["ws", "update", ws]
+    yield "report of ws", ["report", ws, "--out", f"{ws}.html"]
+
+
+def import_and_inspect(data: Path, name: str, out: Path) -> Iterator[Command]:
+    """Yield the commands for a data set without time (Planetoid) or without edges (publication records)."""
+    graph = str(out / "graph")
+    if name in PLANETOID:
+        yield "import", ["import", "planetoid", str(data / "planetoid"), "--name", name, "--out", graph]
+    else:
+        yield "import", ["import", "records", str(data / name / "papers.jsonl.gz"), "--out", graph]
+    yield "inspect", ["inspect", graph]
+
+
+def execute(arguments: list[str]) -> tuple[int, float, float, str]:
+    """Run a command; return its exit code, seconds, peak memory in MB, and what it printed."""
+    start = time.perf_counter()
+    child = subprocess.Popen(
+        [sys.executable, "-m", "evergraph", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
+    assert child.stdout is not None
+    with child.stdout:
+        printed = child.stdout.read()
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    return child.returncode, time.perf_counter() - start, usage.ru_maxrss / 1024, printed
+
+
+def table(results: list[dict[str, object]]) -> str:
+    """Return a table with one row per graph: seconds of each part and the peak memory of all commands."""
+    parts = {
+        "import": ("import",),
+        "inspect": ("inspect",),
+        "run": ("run",),
+        "baselines": ("run mlp", "run most-frequent"),
+        "report": ("report of run", "report of ws"),
+        "ws init": ("ws init",),
+        "ws update": ("ws update",),
+        "other ws": ("ws add", "ws predict", "ws status", "ws review", "ws label", "ws scores"),
+    }
+    lines = [
+        f"| graph | {' | '.join(f'{name}, s' for name in parts)} | peak MB | failed |",
+        "|---|" + "---:|" * (len(parts) + 2),
+    ]
+    for graph in dict.fromkeys(result["graph"] for result in results):
+        rows = [result for result in results if result["graph"] == graph]
+        cells = []
+        for commands in parts.values():
+            seconds = [float(str(row["seconds"])) for row in rows if row["command"] in commands]
+            cells.append(f"{sum(seconds):.1f}" if seconds else "")
+        failed = sum(row["code"] != 0 for row in rows)
+        cells += [f"{max(float(str(row['mb'])) for row in rows):,.0f}", f"{failed} of {len(rows)}"]
+        lines.append(f"| {graph} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Run all commands, print the table, and return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=Path(os.environ.get("EVERGRAPH_DATA", "../shared/data")))
+    parser.add_argument("--out", type=Path, required=True, help="folder for results and temporary files")
+    parser.add_argument("--graphs", nargs="+", metavar="NAME", help="only these graphs")
+    parser.add_argument("--steps", type=int, help="training steps per task on every graph")
+    options = parser.parse_args()
+    folders = graph_folders(options.data)
+    others = [name for name in PLANETOID if (options.data / "planetoid" / f"ind.{name}.x").exists()]
+    others += ["dblp-records"] * (options.data / "dblp-records").exists()
+    names = options.graphs or [*folders, *others]
+    unknown = [name for name in names if name not in folders and name not in others]
+    if unknown or not names:
+        parser.error(f"{options.data} has no graph {', '.join(unknown) or 'at all'}")
+    options.out.mkdir(parents=True, exist_ok=True)
+    log = options.out / "results.jsonl"
+    results = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+    for name in names:
+        if any(result["graph"] == name and result["last"] for result in results):
+            continue
+        results = [result for result in results if result["graph"] != name]
+        out = options.out / name
+        subprocess.run(["rm", "-rf", str(out)], check=True)
+        out.mkdir()
+        if name in folders:
+            commands = list(quick_start(folders[name], out, options.steps))
+        else:
+            commands = list(import_and_inspect(options.data, name, out))
+        for number, (command, arguments) in enumerate(commands, start=1):
+            code, seconds, mb, printed = execute(arguments)
+            result = {"graph": name, "command": command, "code": code, "seconds": round(seconds, 2), "mb": round(mb)}
+            results.append(result | {"last": number == len(commands)})
+            (out / f"{number:02}-{command.replace(' ', '-')}.txt").write_text(printed, encoding="utf-8")
+            print(f"{name}: {command}: exit {code}, {seconds:.1f} s, {mb:,.0f} MB", flush=True)
+            if code:
+                print(printed, flush=True)
+        log.write_text("".join(json.dumps(result) + "\n" for result in results), encoding="utf-8")
+    results = [result for result in results if result["graph"] in names]
+    print(table(results))
+    return int(any(result["code"] != 0 for result in results))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
