@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import os
+import shlex
 import shutil
 import sqlite3
 import subprocess
@@ -391,6 +392,27 @@ def test_classes_are_created_renamed_merged_and_retired(command, waiting, tmp_pa
     assert not classes()["Zero"]["retired"]
     out = command("ws", "classes", "list", waiting)[1]
     assert "unknown to the model" in out
+
+
+@pytest.mark.parametrize("name", ["Class 00", "-class 00", "class\u00a000 "])
+def test_a_label_that_resembles_a_class_is_warned_of_and_the_printed_command_merges_it(
+    command, waiting, tmp_path, name
+):
+    rows = [
+        {"paper": row.id, "venue": venue} for row, venue in zip(Workspace(waiting).review(2), ["", name], strict=True)
+    ]
+    code, out, err = command("ws", "label", waiting, "--labels", write(tmp_path / "l.csv", rows), "--json")
+    assert code == 0
+    (text,) = json.loads(out)["warnings"]
+    assert text.startswith(
+        f"row 2, vertex {rows[1]['paper']!r}: the new class {name!r} differs from 'class 00' only in "
+    )
+    assert text in err
+    arguments = shlex.split(text.partition(": evergraph ")[2])
+    assert command(*arguments)[0] == 0
+    assert [row.name for row in Workspace(waiting).classes()] == ["class 00", "class 01", "class 02"]
+    graph = Workspace(waiting).graph
+    assert graph.labels[graph.find([rows[1]["paper"]])].tolist() == ["class 00"]
 
 
 def test_vertices_and_edges_are_removed(command, data, waiting, tmp_path):

@@ -517,6 +517,45 @@ def test_scores_do_not_depend_on_whether_labels_come_before_a_merger_or_after(wo
     assert workspace.scores() == first
 
 
+def test_names_that_resemble_a_class_are_warned_of_before_they_become_one(
+    learnt: Workspace, caplog: pytest.LogCaptureFixture
+) -> None:
+    known, ids = CLASSES[0], ids_of(FIRST)
+    vertices, edges = slice_of(FIRST + 1)
+    like = [known.upper(), *["Topology"] * (vertices.num_rows - 1)]
+    added = learnt.add(vertices.append_column("label", pa.array(like)), edges)
+    merge = f"evergraph ws classes merge {learnt.store.folder} {known.upper()!r} --into {known!r}"
+    first = vertices.column("id")[0].as_py()
+    (text,) = added.facts["warnings"]
+    assert text == (
+        f"vertex {first}: the new class {known.upper()!r} differs from {known!r} only in letter case. If both are the "
+        f"same class, merge them before the next update: {merge}"
+    )
+    assert caplog.messages == [f"Warning: {text}"]
+    learnt.merge_classes([known.upper()], known)
+    assert known.upper() not in learnt.graph.class_names
+    labelled = learnt.label({"id": ids[:3], "label": [None, "Topolgy", "Topolgy"]})
+    (text,) = labelled.facts["warnings"]
+    assert text.startswith(f"row 2, vertex {ids[1]}: the new class 'Topolgy' differs from 'Topology' by one letter.")
+    renamed = learnt.rename_class("Topolgy", "topology")
+    assert "the new class 'topology' differs from 'Topology'" in renamed.facts["warnings"][0]
+    caplog.clear()
+    # Neither another case of the same class nor a name that is there already.
+    for outcome in (
+        learnt.merge_classes(["topology"], "Topology"),
+        learnt.rename_class("Topology", "TOPOLOGY"),
+        learnt.label(ids[:1], ["TOPOLOGY"]),
+        learnt.rename_class("TOPOLOGY", "v1"),
+        learnt.create_class("v2", ids[1:2]),
+    ):
+        assert "warnings" not in outcome.facts, outcome
+    assert not caplog.messages
+    many = learnt.label(ids[:8], [f"-{'x' * n}abcdefgh"[:-1] + letter for n in range(4) for letter in "hH"])
+    assert len(many.facts["warnings"]) > 5
+    assert len(caplog.messages) == 6
+    assert "--json shows all" in caplog.messages[-1]
+
+
 def test_what_cannot_be_labelled_changes_nothing(workspace: Workspace) -> None:
     ids = ids_of(FIRST)
     workspace.add(*slice_of(FIRST))

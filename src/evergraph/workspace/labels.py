@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -27,7 +29,20 @@ if TYPE_CHECKING:
 
     from evergraph.workspace.review import ReviewGroup
 
-__all__ = ["create_class", "label", "merge_classes", "refuse_retired", "rename_class", "retire_class", "rows_in"]
+__all__ = [
+    "create_class",
+    "label",
+    "merge_classes",
+    "refuse_retired",
+    "rename_class",
+    "retire_class",
+    "rows_in",
+    "warn_of_resembling",
+]
+
+log = logging.getLogger(__name__)
+
+_MOST_WARNINGS = 5  # in the log; the outcome has all
 
 Ids = Iterable[str | int] | str | Path
 
@@ -61,7 +76,7 @@ def label(change: Change, ids: Any, labels: Iterable[str] | None, *, columns: Co
     if not len(kept):
         raise InputError("there are no labels", file=file, fix="give at least one vertex a label")
     _refuse_contradictions(rows[kept], given[kept], kept, origin, label_name)
-    return _label_rows(change, rows[kept], given[kept].tolist(), "label", without=len(given) - len(kept))
+    return _label_rows(change, rows[kept], given[kept].tolist(), "label", places=kept, without=len(given) - len(kept))
 
 
 def _pair(ids: Any, labels: Any, origin: Origin) -> pa.Table:
@@ -109,6 +124,33 @@ def refuse_retired(state: WorkspaceState, names: Iterable[str]) -> None:
             )
 
 
+def warn_of_resembling(change: Change, new: Mapping[str, str], leaving: Iterable[str] = ()) -> dict[str, Any]:
+    """Warn of new classes whose names differ from another one only in case, spaces, Unicode form or a typo.
+
+    ``new`` has where each of them is first given; ``leaving`` are classes that the command removes. The result is for
+    `Outcome.facts`. It is a warning and no error, because only the user knows whether both are the same class, and a
+    scheduled command must not lose labels. A model learns the new class with the next update, so there is time to
+    merge both.
+    """
+    from evergraph.workspace.spelling import find_resembling
+
+    known = {row.name for row in list_classes(change.records, change.state)} - set(leaving)
+    new = {name: where for name, where in new.items() if name not in known}
+    found = []
+    for name, (other, how) in (find_resembling(new, sorted(known)) if new else {}).items():
+        folder, one, into = map(shlex.quote, (str(change.store.folder), name, other))
+        merged = f"--into={into} -- {one}" if "-" in (name[0], other[0]) else f"{one} --into {into}"
+        found.append(
+            f"{new[name]}the new class {name!r} differs from {other!r} {how}. If both are the same class, merge them "
+            f"before the next update: evergraph ws classes merge {folder} {merged}"
+        )
+    for text in found[:_MOST_WARNINGS]:
+        log.warning("Warning: %s", text)
+    if len(found) > _MOST_WARNINGS:
+        log.warning("Warning: %s resemble others, too (--json shows all)", counted(len(found) - _MOST_WARNINGS, "name"))
+    return {"warnings": found} if found else {}
+
+
 def _rows_of(graph: EvolvingGraph, column: pa.Array, origin: Origin, name: str) -> NDArray[np.int64]:
     rows = id_columns.find(graph.ids, column)
     unknown = np.flatnonzero(rows < 0)
@@ -145,15 +187,22 @@ def _label_rows(
     names: Sequence[str],
     command: str,
     *,
+    places: NDArray[np.int64] | None = None,
     without: int = 0,
     groups: Sequence[ReviewGroup] = (),
 ) -> Outcome:
     """Label vertices, score the earlier decisions on them, and finish the command.
 
-    ``without`` is the number of ignored rows without a label; ``groups`` are the groups that the vertices form.
+    ``places`` are the rows of the labels in their table; ``without`` is the number of ignored rows without a label;
+    ``groups`` are the groups that the vertices form.
     """
     graph = change.graph
     refuse_retired(change.state, names)
+    where: dict[str, str] = {}
+    for at, name in enumerate(names):
+        if name not in where:
+            id = id_columns.at(graph.ids, rows[at])
+            where[name] = "" if places is None else f"row {places[at] + 1}, vertex {id!r}: "
     rows, first = np.unique(rows, return_index=True)
     given = np.array(names, object)[first]
     before = graph.names_of(graph.codes[rows])
@@ -163,6 +212,7 @@ def _label_rows(
     rows, given, before = rows[differs], given[differs], before[differs]
     used = np.bincount(graph.codes + 1, minlength=len(graph.class_names) + 1)[1:]
     new = sorted(set(given) - {name for name, count in zip(graph.class_names, used, strict=True) if count})
+    warned = warn_of_resembling(change, {name: text for name, text in where.items() if name in new})
     scored = _write_labels(change, rows, given.tolist())
     corrected = int(sum(name is not None for name in before))
     parts = [f"{counted(len(rows), 'label')} ({corrected:,} corrected), {counted(scored, 'decision')} scored"]
@@ -170,6 +220,7 @@ def _label_rows(
     parts += [f"new classes: {', '.join(new)}"] if new else []
     parts += [f"{counted(without, 'row')} without a label ignored"] if without else []
     facts = {"labels": len(rows), "corrected": corrected, "scored": scored, "new_classes": new, "without": without}
+    facts |= warned
     if groups:
         facts["groups"] = [{"number": group.number, "size": group.size, "terms": group.terms} for group in groups]
     return change.finish(command, *parts, **facts)
@@ -293,11 +344,12 @@ def _rename(change: Change, names: dict[str, str], command: str, what: str) -> O
             _set(change, numbers[into], merged=numbers[old])
         # Last in order: a model that has not learnt it yet will learn it after its other classes.
         _set(change, numbers[old], name=into, position=change.next_class()[1])
+    warned = warn_of_resembling(change, {into: ""}, leaving=names)
     classes = read_classes(change.records)
     change.state = replace(state, classes=classes, stale=state.stale or merged)
     before = change.contents
     change.contents = Contents.of(before.graph, before.vertices, before.labels, classes)
-    return change.finish(command, what, renamed=names)
+    return change.finish(command, what, renamed=names, **warned)
 
 
 def _set(change: Change, number: int, **values: Any) -> None:

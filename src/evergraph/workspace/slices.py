@@ -18,7 +18,7 @@ from evergraph.graph.columns import EdgeColumns, VertexColumns, check_edges, che
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.features import SparseFeatures
 from evergraph.workspace.change import Change, Contents, Outcome, counted, put_segment, unlabelled
-from evergraph.workspace.labels import refuse_retired, rows_in
+from evergraph.workspace.labels import refuse_retired, rows_in, warn_of_resembling
 from evergraph.workspace.store import read_classes
 
 __all__ = ["add", "remove"]
@@ -50,8 +50,15 @@ def add(
     if not added and not joined:
         raise InputError("all of these vertices and edges exist already", fix="add new vertices or edges")
     numbers, labels = np.arange(state.next_vertex, state.next_vertex + added), np.empty(0, np.int32)
-    labelled = 0
+    labelled, warned = 0, dict[str, Any]()
     if new is not None:
+        codes, first = np.unique(new.codes, return_index=True)
+        where = {
+            new.class_names[code]: f"vertex {id_columns.at(new.ids, row)!r}: "
+            for code, row in zip(codes, first, strict=True)
+            if code >= 0
+        }
+        warned = warn_of_resembling(change, where)
         labels = _class_numbers(change, new)
         labelled = int((labels >= 0).sum())
         _write_labels(change, new, numbers, labels)
@@ -70,7 +77,7 @@ def add(
         f"now up to {grown.axis.label(last)}",
     )
     change.state = replace(state, next_vertex=state.next_vertex + added)
-    return change.finish("add", *parts, vertices=added, labelled=labelled, edges=joined)
+    return change.finish("add", *parts, vertices=added, labelled=labelled, edges=joined, **warned)
 
 
 def _class_numbers(change: Change, new: VertexColumns) -> NDArray[np.int32]:
