@@ -153,7 +153,7 @@ def test_output_that_cannot_be_written_is_an_error_without_a_traceback():
         done = subprocess.run(
             [*EVERGRAPH, "inspect", "synthetic", "--json"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
         )
-    assert done.returncode == 1
+    assert done.returncode == 4
     assert "Traceback" not in done.stderr
     assert os.strerror(28) in done.stderr
 

@@ -951,7 +951,7 @@ def test_verify_and_wait(command, data, waiting):
     assert found["objects"] == len(list((waiting / "objects").iterdir()))
     assert "No damage" in command("ws", "verify", waiting)[1]
     with locked(waiting, "workspace"):
-        refused(command("ws", "predict", waiting, "--wait", "0.1"), "waited 0.1 s", code=1)
+        refused(command("ws", "predict", waiting, "--wait", "0.1"), "waited 0.1 s", code=3)
 
 
 # --- what comes in between -------------------------------------------------------------------------------------------
@@ -992,7 +992,7 @@ def test_ctrl_c_after_it_is_done_says_so(command, data, waiting, monkeypatch):
 def test_two_commands_at_once(command, data, waiting):
     before = digest(waiting)
     with locked(waiting, "workspace"):
-        refused(command("ws", "predict", waiting), "another process is writing this workspace", "wait", code=1)
+        refused(command("ws", "predict", waiting), "another process is writing this workspace", "Wait", code=3)
         assert command("ws", "status", waiting)[0] == 0
     assert digest(waiting) == before
 
@@ -1022,7 +1022,7 @@ def test_decisions_are_kept_where_their_file_cannot_be_written(command, data, ma
     with monkeypatch.context() as patch:
         patch.setattr("evergraph.storage.files.write_atomic", full)  # the store has its own name for it
         code, _, err = command("ws", "predict", made, "--out", out)
-    assert code == 1
+    assert code == 4
     assert "the decisions are stored" in err
     assert "run the same command again with --time 2014." in err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ws"]

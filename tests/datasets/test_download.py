@@ -21,7 +21,7 @@ import pytest
 from evergraph import __version__
 from evergraph.datasets import download
 from evergraph.datasets.download import cache_folder, fetch_record, unpack
-from evergraph.errors import DownloadError, InputError
+from evergraph.errors import DownloadError, InputError, StorageError
 from evergraph.storage.files import only_one
 
 DATA = bytes(range(256)) * 400
@@ -410,13 +410,13 @@ def test_waiting_for_another_process_is_shown(fetch: Fetch, tmp_path: Path, capl
 def test_full_disk(fetch: Fetch, tmp_path: Path) -> None:
     (tmp_path / "42").mkdir()
     (tmp_path / "42" / "data.zip.part").symlink_to("/dev/full")
-    with pytest.raises(DownloadError, match=r"No space left on device.*Make room on the disk"):
+    with pytest.raises(StorageError, match=r"No space left on device.*EVERGRAPH_CACHE.*Free disk space"):
         fetch()
 
 
 def test_cache_that_is_no_folder(fetch: Fetch, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(DownloadError, match=r"file.*EVERGRAPH_CACHE"):
+    with pytest.raises(InputError, match=r"file.*EVERGRAPH_CACHE"):
         fetch(cache=tmp_path / "file")
 
 

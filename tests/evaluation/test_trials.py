@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from evergraph import EvergraphError, InputError
 from evergraph.datasets import synthetic
 from evergraph.detect import GDOC
+from evergraph.errors import StorageError
 from evergraph.evaluation import trials
 from evergraph.evaluation.configuration import Configuration
 from evergraph.evaluation.trials import Problem, TrialResult, TrialStore, check_folder, trial_key
@@ -410,7 +411,7 @@ def test_results_that_cannot_be_read_are_not_taken_for_missing(tmp_path):
 
     found, rows = filled(tmp_path)
     for at in (1, 2):
-        with Faults(at, deny), pytest.raises(InputError, match=r"could not be read \(Permission denied\)") as error:
+        with Faults(at, deny), pytest.raises(StorageError, match=r"could not be read \(Permission denied\)") as error:
             found.read()
         assert str(tmp_path / "trials") in str(error.value)
     with Faults(3, deny):

@@ -23,7 +23,7 @@ from evergraph import EvergraphError, EvolvingGraph, InputError
 from evergraph.datasets import synthetic
 from evergraph.datasets.tables import to_tables
 from evergraph.detect import DOC
-from evergraph.errors import DamagedWorkspaceError
+from evergraph.errors import BusyError, DamagedWorkspaceError
 from evergraph.nn import MLP
 from evergraph.storage import records as storage_records
 from evergraph.storage.files import locked
@@ -385,7 +385,7 @@ def test_a_second_writer_is_told_and_harms_nothing(folder: Path) -> None:
     with store.write():
         store.objects.put(b"not yet named", "txt")
         before = objects(folder)
-        with pytest.raises(EvergraphError, match="another process is writing this workspace; wait until it is done"):
+        with pytest.raises(BusyError, match=r"another process is writing this workspace\. Wait until it is done"):
             label_one(folder, 1)
         assert objects(folder) == before
         assert Workspace(folder).status().vertices == len(GRAPH)  # reading goes on

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
-from evergraph.cli.common import SEEDS_HELP, Json, Quiet, console, graphs_like, parse_seeds, progress, set_up_logging
-from evergraph.errors import InputError
+from evergraph.cli.common import (
+    SEEDS_HELP,
+    InterruptError,
+    Json,
+    Quiet,
+    console,
+    echo,
+    graphs_like,
+    parse_seeds,
+    print_json,
+    progress,
+    set_up_logging,
+)
+from evergraph.errors import EvergraphError, InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,7 +109,7 @@ def reproduce(
         names = [name for name in get_args(ExperimentName) if name != "all"]
         if planetoid is None and not show:
             names.remove("exp1")
-            typer.echo("Experiment 1 is skipped because --planetoid is not given.", err=True)
+            echo("Experiment 1 is skipped because --planetoid is not given.", err=True)
     job.check(names)
     printed: list[Any] = []
     try:
@@ -116,13 +127,14 @@ def reproduce(
             if not as_json and not quiet:
                 _show(found)
     except KeyboardInterrupt:
-        typer.echo("Interrupted. Finished trials are stored. Run the same command again to continue.", err=True)
-        raise typer.Exit(130) from None
+        stored = "Interrupted. Finished trials are stored"
+        raise InterruptError(stored, fix="run the same command again to continue") from None
+    failed = EvergraphError(f"{job.failed} trials failed", fix="see the warnings above")
     if as_json:
-        typer.echo(json.dumps(printed, ensure_ascii=False, indent=2, allow_nan=False))
+        print_json([*printed, {"error": failed.as_dict()}] if job.failed else printed)
+        raise typer.Exit(failed.exit_code if job.failed else 0)
     if job.failed:
-        typer.echo(f"Error: {job.failed} trials failed. See the warnings above.", err=True)
-        raise typer.Exit(1)
+        raise failed
 
 
 def _show(found: Reproduced) -> None:
@@ -136,8 +148,7 @@ def _show(found: Reproduced) -> None:
         to.print()
     if found.files:
         folder = found.files[0].parent
-        to.print(f"Written to {folder}: {', '.join(path.name for path in found.files)}", soft_wrap=True)
-        to.print()
+        echo(f"Written to {folder}: {', '.join(path.name for path in found.files)}\n")
 
 
 def in_words(state: GridState) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import os
 import sys
+from collections.abc import Iterator
 from functools import cache, cached_property
 from importlib.metadata import entry_points
 from typing import Any, NoReturn
@@ -12,14 +15,44 @@ import typer
 
 from evergraph import __version__
 from evergraph.cli import compare, demo, imports, inspect, report, run
-from evergraph.cli.common import echo
-from evergraph.errors import EvergraphError, InputError
+from evergraph.cli.common import InterruptError, echo, print_json
+from evergraph.errors import EvergraphError, InputError, os_error
 from evergraph.names import load_plugin
 
 __all__ = ["app", "complete_app", "main"]
 
+
+class _ReaderGoneError(EvergraphError):
+    """The program that reads the output has closed it, as ``head`` does."""
+
+    exit_code = 141  # as of a process that SIGPIPE ended
+
+
+class _Root(typer.core.TyperGroup):
+    """All commands; what typer would handle in its own way is left to `main`."""
+
+    def make_context(self, *args: Any, **named: Any) -> Any:
+        with _own_errors():
+            return super().make_context(*args, **named)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _own_errors():
+            return super().invoke(ctx)
+
+
+@contextlib.contextmanager
+def _own_errors() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise InterruptError("Interrupted") from None
+    except BrokenPipeError as error:
+        raise _ReaderGoneError("the reader of the output is gone") from error
+
+
 app = typer.Typer(
     name="evergraph",
+    cls=_Root,
     help="Lifelong learning on evolving graphs.",
     epilog="Example: evergraph inspect metamath. Each command shows its options and an example with --help.",
     no_args_is_help=True,
@@ -106,28 +139,62 @@ def _common(
     """Lifelong learning on evolving graphs."""
 
 
+# click's base class of wrong usage, whose module depends on the version of typer
+_WrongUsage: type[Any] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+
+
 def main() -> None:
-    """Run the command; exit with 0 if it succeeded, 1 if it failed, 2 for bad input."""
+    """Run the command and exit with the code of its error; 0 if it succeeded."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # do not fail on letters that the terminal lacks
+    error: EvergraphError
     try:
-        complete_app()()
-    except InputError as error:
-        _complain(error, 2)
-    except EvergraphError as error:
-        _complain(error, 1)
-    except KeyboardInterrupt:  # before the command has started
-        sys.exit(130)
+        code = complete_app()(standalone_mode=False)
+        sys.stdout.flush()
+        sys.exit(code if isinstance(code, int) else 0)
+    except _WrongUsage as wrong:
+        error = InputError(wrong.format_message().rstrip("."))
+        if not _wants_json():
+            shown = io.StringIO()
+            wrong.show(shown)
+            echo(shown.getvalue().rstrip(), err=True)
+            sys.exit(wrong.exit_code)
+    except EvergraphError as raised:
+        error = raised
     except MemoryError:
-        _complain(
-            "there is not enough memory for this graph. Choose a shorter history, or a machine with more memory.", 1
+        error = EvergraphError(
+            "there is not enough memory for this graph", fix="choose a shorter history, or a machine with more memory"
         )
-    except OSError as error:
-        _complain(f"{error.filename or 'the system'}: {error.strerror or error}.", 1)
+    except (KeyboardInterrupt, typer.Abort):  # before the command has started
+        error = InterruptError("Interrupted")
+    except OSError as raised:
+        error = (
+            _ReaderGoneError("the reader of the output is gone")
+            if isinstance(raised, BrokenPipeError)
+            else os_error(raised)
+        )
+    _complain(error)
 
 
-def _complain(problem: object, code: int) -> NoReturn:
-    typer.secho("Error: ", fg="red", bold=True, nl=False, err=True)
-    echo(problem, err=True)
-    sys.exit(code)
+def _wants_json() -> bool:
+    return "--json" in sys.argv[1 : sys.argv.index("--") if "--" in sys.argv else None]
+
+
+def _complain(error: EvergraphError) -> NoReturn:
+    """Print an error, as JSON if the command was to print JSON, and exit with its code."""
+    told = isinstance(error, _ReaderGoneError)
+    with contextlib.suppress(OSError):
+        if _wants_json() and not told:
+            print_json({"error": error.as_dict()})
+            told = True
+    with contextlib.suppress(OSError):
+        if not told and not isinstance(error, InterruptError):
+            typer.secho("Error: ", fg="red", bold=True, nl=False, err=True)
+        if not told:
+            echo(error, err=True)
+    try:
+        sys.stdout.flush()
+    except OSError:  # at its end, Python would try once more to write this, and complain
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(error.exit_code)

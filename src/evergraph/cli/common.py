@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
 
-from evergraph.errors import InputError
+from evergraph.errors import EvergraphError, InputError
 from evergraph.names import DATASETS, OUTPUT_SCORES, known
 from evergraph.presentation.text import visible, visible_json
 
@@ -188,7 +188,18 @@ def console() -> Console:
     """Return the console for tables."""
     from rich.console import Console
 
-    return Console(highlight=False)
+    class Plain(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # rich would exit with code 1
+
+    return Plain(highlight=False)
+
+
+class InterruptError(EvergraphError):
+    """The command was interrupted with Ctrl-C; the message says what is stored."""
+
+    exit_code = 130
+    kind = "interrupted"
 
 
 def echo(text: object, *, err: bool = False) -> None:
@@ -196,8 +207,8 @@ def echo(text: object, *, err: bool = False) -> None:
     typer.echo(visible(str(text), lines=True), err=err)
 
 
-def print_json(value: Mapping[str, Any]) -> None:
-    """Print one JSON object."""
+def print_json(value: Mapping[str, Any] | list[Any]) -> None:
+    """Print one JSON value."""
     typer.echo(visible_json(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False)))
 
 

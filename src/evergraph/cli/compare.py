@@ -15,6 +15,7 @@ from evergraph.cli.common import (
     Hidden,
     HistoryOption,
     Hops,
+    InterruptError,
     Json,
     LabelRate,
     Layers,
@@ -34,6 +35,7 @@ from evergraph.cli.common import (
     progress,
     set_up_logging,
 )
+from evergraph.errors import EvergraphError
 from evergraph.names import COMPARED_DETECTORS, DATASETS, DEFAULT_MODEL, known
 
 if TYPE_CHECKING:
@@ -107,15 +109,17 @@ def compare(
             found = compare_all(graphs, chosen, configuration, wanted, out=out, jobs=number, on_done=on_done)
         files = write_comparison(found, out) if found.outcomes else []
     except KeyboardInterrupt:
-        echo("Interrupted. Finished trainings are stored. Run the same command again to continue.", err=True)
-        raise typer.Exit(130) from None
+        stored = "Interrupted. Finished trainings are stored"
+        raise InterruptError(stored, fix="run the same command again to continue") from None
+    failed = EvergraphError(f"{len(found.errors)} trainings failed", fix="see the warnings above")
     if as_json:
-        print_json(found.as_dict() | {"out": str(out), "files": [str(path) for path in files]})
-    elif not quiet:
+        error = {"error": failed.as_dict()} if found.errors else {}
+        print_json(found.as_dict() | {"out": str(out), "files": [str(path) for path in files]} | error)
+        raise typer.Exit(failed.exit_code if found.errors else 0)
+    if not quiet:
         _show(found, files)
     if found.errors:
-        echo(f"Error: {len(found.errors)} trainings failed. See the warnings above.", err=True)
-        raise typer.Exit(1)
+        raise failed
 
 
 def _show(found: Comparison, files: list[Path]) -> None:

@@ -17,6 +17,7 @@ from evergraph.cli.common import (
     Hidden,
     HistoryOption,
     Hops,
+    InterruptError,
     Json,
     LabelRate,
     Layers,
@@ -132,8 +133,7 @@ def run(
     except KeyboardInterrupt:
         again = "" if not replace else ", without --replace,"
         after = f"Run the same command again{again} to continue" if out else "Nothing was stored: --out was not given"
-        echo(f"Interrupted. {after}.", err=True)
-        raise typer.Exit(130) from None
+        raise InterruptError(f"Interrupted. {after}") from None
     if as_json:
         print_json(result.as_dict() | {"graph": graph, "out": None if out is None else str(out)})
     elif not quiet:

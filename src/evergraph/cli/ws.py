@@ -13,8 +13,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 import typer
 
 from evergraph.cli import common
-from evergraph.cli.common import Json, Quiet, console, echo, names_in, option, print_json, progress, set_up_logging
-from evergraph.errors import EvergraphError, InputError
+from evergraph.cli.common import (
+    InterruptError,
+    Json,
+    Quiet,
+    console,
+    echo,
+    names_in,
+    option,
+    print_json,
+    progress,
+    set_up_logging,
+)
+from evergraph.errors import InputError, StorageError
 from evergraph.names import DEFAULT_DETECTOR, DEFAULT_MODEL
 from evergraph.presentation.text import visible
 
@@ -139,8 +150,7 @@ def _interruptible(folder: Path) -> Iterator[None]:
     except KeyboardInterrupt:
         same = _version(folder) == before
         told = "; nothing was changed" if same else f", but the change was made: see {typed('log', folder)}"
-        echo(f"Interrupted{told}.", err=True)
-        raise typer.Exit(130) from None
+        raise InterruptError(f"Interrupted{told}") from None
 
 
 def _version(folder: Path) -> int | None:
@@ -453,9 +463,10 @@ def _write_decisions(out: Path, table: pa.Table, raw: bool = False) -> None:
     except OSError as error:
         times = [f"--time {time}" for time in dict.fromkeys(table.column("time").to_pylist())]
         again = f"once for each of {', '.join(times)}, with a file for each" if len(times) > 1 else f"with {times[0]}"
-        raise EvergraphError(
-            f"{out}: the decisions are stored, but this file could not be written ({error.strerror or error}). Free "
-            f"disk space, and run the same command again {again}."
+        raise StorageError(
+            f"the decisions are stored, but this file could not be written ({error.strerror or error})",
+            file=out,
+            fix=f"free disk space, and run the same command again {again}",
         ) from error
 
 

@@ -27,7 +27,7 @@ from typing import TypeVar, cast
 
 from evergraph import __version__
 from evergraph.datasets.files import LEAST_LIMIT, raise_limit, unpacked_limit
-from evergraph.errors import DownloadError, InputError
+from evergraph.errors import DownloadError, InputError, os_error
 from evergraph.presentation.text import visible
 from evergraph.storage.files import only_one, sync_folder
 
@@ -317,10 +317,7 @@ def _disk_errors(folder: Path) -> Iterator[None]:
     except DownloadError:
         raise
     except OSError as error:
-        raise DownloadError(
-            f"{error.filename or folder}: {error.strerror or error}",
-            fix="make room on the disk, or choose a folder that you may write to (EVERGRAPH_CACHE sets the cache)",
-        ) from error
+        raise os_error(error, file=folder, note="EVERGRAPH_CACHE sets the folder of downloads") from error
 
 
 def _is_plain(name: str) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from evergraph.errors import InputError, Origin
+from evergraph.errors import InputError, Origin, os_error
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -99,8 +99,8 @@ def reading(path: Path) -> Iterator[None]:
         raise InputError("there is no such file", file=path, fix="check the path") from None
     except IsADirectoryError:
         raise InputError("this is a folder, not a file", file=path, fix="name the file inside it") from None
-    except PermissionError:
-        raise InputError("the file may not be read", file=path, fix="change its permissions") from None
+    except PermissionError as error:
+        raise os_error(error, "the file cannot be read", file=path) from None
     except UnicodeDecodeError as error:
         raise InputError(f"the text is not UTF-8 ({error.reason})", file=path, fix="save it as UTF-8") from error
     except EOFError:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from evergraph.errors import InputError
+from evergraph.errors import InputError, os_error
 from evergraph.graph import EvolvingGraph
 
 __all__ = ["planetoid_test", "read_planetoid"]
@@ -169,7 +169,9 @@ class _Files:
         except InputError:
             raise
         except OSError as error:
-            self.fail(part, f"the file cannot be read ({error.strerror})")
+            raise os_error(
+                error, "the file cannot be read", file=self._path(part), fix=_FIX.format(name=self.name)
+            ) from error
         except Exception as error:  # damaged pickles raise anything
             self.fail(part, f"the file is damaged ({error})")
 

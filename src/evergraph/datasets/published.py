@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from evergraph.datasets.download import fetch_record, unpack
-from evergraph.errors import DownloadError, InputError, Origin
+from evergraph.errors import DownloadError, InputError, Origin, os_error
 from evergraph.graph import EvolvingGraph
 from evergraph.graph.columns import EdgeColumns, as_table, vertex_columns
 from evergraph.graph.features import Features, as_features
@@ -136,7 +136,7 @@ def _array(path: Path) -> NDArray[Any]:
     try:
         array = np.lib.format.open_memmap(path, mode="r")
     except OSError as error:
-        raise InputError(f"the file cannot be read ({error.strerror})", fix=_SAME, file=path) from error
+        raise os_error(error, "the file cannot be read", file=path, fix=_SAME) from error
     except (ValueError, OverflowError) as error:  # not an array file, truncated, or pickles
         fix = "save an array of numbers with numpy.save"
         raise InputError(f"the file holds no array of numbers ({error})", fix=fix, file=path) from error
@@ -170,7 +170,7 @@ def _edges(path: Path, count: int) -> EdgeColumns:
     try:
         text = path.read_bytes().decode("latin1")  # cannot fail, so an error can name the line of a bad number
     except OSError as error:
-        raise InputError(f"the file cannot be read ({error.strerror})", fix=_SAME, file=path) from error
+        raise os_error(error, "the file cannot be read", file=path, fix=_SAME) from error
     lines = pa.array(text.split("\n"), pa.large_string())
     lines = pc.ascii_trim_whitespace(pc.replace_substring_regex(lines, "#.*", ""))
     filled = np.flatnonzero(pc.not_equal(lines, "").to_numpy(zero_copy_only=False))

@@ -47,8 +47,8 @@ def executor_for(given: Executor | None, jobs: int) -> Iterator[Executor]:
         yield pool
     except BrokenProcessPool as error:
         raise EvergraphError(
-            "one of the processes was killed, perhaps because memory ran out. Finished results are not lost: run the "
-            "same command again, with fewer processes (--jobs) if needed."
+            "one of the processes was killed, perhaps because memory ran out. Finished results are not lost",
+            fix="run the same command again, with fewer processes (--jobs) if needed",
         ) from error
     except BaseException:  # also an interrupt: do not wait for work that takes minutes
         for process in list((getattr(pool, "_processes", None) or {}).values()):

@@ -33,7 +33,7 @@ from torch import Tensor
 from evergraph import __version__
 from evergraph.detect import Decision, Detector, FittedDetector, Outputs, Requirements
 from evergraph.detect.base import State as DetectorState
-from evergraph.errors import InputError
+from evergraph.errors import InputError, os_error
 from evergraph.evaluation.configuration import Configuration, differences
 from evergraph.evaluation.results import NUMERICS_VERSION
 from evergraph.graph.arrays import fingerprint
@@ -131,7 +131,7 @@ class Recording:
         try:
             data = path.read_bytes()
         except OSError as error:
-            raise InputError(f"the file cannot be read ({error.strerror or error})", file=path, fix=_AGAIN) from error
+            raise os_error(error, "the file cannot be read", file=path, fix=_AGAIN) from error
         if hashlib.sha256(data).hexdigest() != event.sha256:
             raise InputError("the file was changed after it was recorded", file=path, fix=_AGAIN)
         try:
@@ -159,7 +159,7 @@ def open_recording(folder: str | Path) -> Recording:
     except msgspec.ValidationError as error:
         raise InputError(f"the recording is damaged ({error})", file=path, fix=_AGAIN) from error
     except OSError as error:
-        raise InputError(f"the file cannot be read ({error.strerror or error})", file=path, fix=_AGAIN) from error
+        raise os_error(error, "the file cannot be read", file=path, fix=_AGAIN) from error
     identity = {name: getattr(content, name) for name in _IDENTITY}
     return Recording(folder, identity, content.view, content.events, content.backtest_seconds)
 

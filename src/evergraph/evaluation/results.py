@@ -263,7 +263,7 @@ class Results:
         try:
             import pandas as pd
         except ImportError as error:
-            raise EvergraphError("A DataFrame needs pandas. Install it with: pip install pandas.") from error
+            raise EvergraphError("a DataFrame needs pandas", fix="install it with: pip install pandas") from error
         return pd.DataFrame([_countable(row) for row in self.records()])
 
     @staticmethod

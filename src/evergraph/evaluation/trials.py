@@ -29,7 +29,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from evergraph.errors import EvergraphError, InputError
+from evergraph.errors import EvergraphError, InputError, os_error
 from evergraph.evaluation.processes import InProcess, completed, executor_for, threads_each
 from evergraph.evaluation.results import NUMERICS_VERSION
 from evergraph.storage.files import append_line, disk_errors
@@ -192,11 +192,7 @@ def _contents(folder: Path, graph: str | None) -> Iterator[tuple[Path, bytes | N
                 content = file.read()
             yield path, content
     except OSError as error:
-        raise InputError(
-            f"the results could not be read ({error.strerror or error})",
-            file=error.filename or folder,
-            fix="change the permissions, or choose another folder",
-        ) from error
+        raise os_error(error, "the results could not be read", file=folder) from error
 
 
 def _dumped(row: Mapping[str, Any]) -> bytes:

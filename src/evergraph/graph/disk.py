@@ -24,13 +24,14 @@ import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evergraph.errors import DamagedGraphError, EvergraphError, InputError
+from evergraph.errors import DamagedGraphError, EvergraphError, InputError, StorageError, os_error
 from evergraph.graph.arrays import Arrays, find_damage, from_arrays, to_arrays
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.features import Kind, kind_of
@@ -98,7 +99,7 @@ class SavedArrays:
         except FileNotFoundError:  # a later save has deleted it
             return None
         except OSError as error:
-            raise _damaged(path, f"the array cannot be read ({error.strerror or error})") from error
+            raise os_error(error, "the array cannot be read", damaged=partial(_damaged, path)) from error
 
     def _hash_of_map(self, path: Path) -> str | None:
         base: Any = self._maps.get(path)
@@ -150,9 +151,7 @@ def save_graph(graph: EvolvingGraph, folder: Path, *, replace: bool = False) -> 
         if new:
             with contextlib.suppress(OSError):
                 folder.rmdir()  # refused if the folder is not empty
-        raise EvergraphError(
-            f"{folder}: the graph could not be saved ({error.strerror or error}). Nothing was changed."
-        ) from error
+        raise os_error(error, "the graph could not be saved", file=folder, note="Nothing was changed") from error
 
 
 def _save_version(graph: EvolvingGraph, folder: Path) -> None:
@@ -190,8 +189,10 @@ def _save_version(graph: EvolvingGraph, folder: Path) -> None:
     try:
         sync_folder(folder)
     except OSError as error:
-        raise EvergraphError(
-            f"{folder}: the graph is saved, but the disk did not confirm it ({error.strerror or error}). Save it again."
+        raise StorageError(
+            f"the graph is saved, but the disk did not confirm it ({error.strerror or error})",
+            file=folder,
+            fix="save it again",
         ) from error
     with contextlib.suppress(OSError):  # the graph is saved; the next save deletes leftovers
         for entry in versions.iterdir():
@@ -284,7 +285,7 @@ def _read_manifest(folder: Path) -> Manifest:
             "this folder holds no graph, or its import was interrupted", file=folder, fix="import the graph again"
         ) from None
     except OSError as error:
-        raise _damaged(path, f"the manifest cannot be read ({error})") from error
+        raise os_error(error, "the manifest cannot be read", damaged=partial(_damaged, path)) from error
     except InvalidJsonError as error:
         raise DamagedGraphError(
             f"the manifest is damaged: {error}", file=path, fix="update Evergraph" if error.newer else _FIX
@@ -320,8 +321,8 @@ def _map_arrays(folder: Path, manifest: Manifest) -> tuple[dict[Path, Entry], Ar
             raise _damaged(path, f"the array has {size:,} bytes, not the {entry.bytes:,} that were saved")
         try:
             mapped = np.load(path, mmap_mode="r", allow_pickle=False)
-        except PermissionError as error:
-            raise InputError("the array may not be read", file=path, fix="change its permissions") from error
+        except OSError as error:
+            raise os_error(error, "the array cannot be read", damaged=partial(_damaged, path)) from error
         except Exception as error:  # a damaged header breaks numpy's parser in more ways than it documents
             raise _damaged(path, f"this is not an array ({error})") from error
         # A plain view, because the memmap subclass makes every later operation slower.

@@ -30,7 +30,7 @@ def to_pyg(window: Window, **inputs: Any) -> Data:
         from torch_geometric.data import Data
     except ImportError as error:
         raise EvergraphError(
-            f"PyTorch Geometric is not installed ({error}). Run: pip install 'evergraph[pyg]'."
+            f"PyTorch Geometric is not installed ({error})", fix="run: pip install 'evergraph[pyg]'"
         ) from error
     coo = window.adjacency.tocoo()
     data = Data(
@@ -106,7 +106,9 @@ def to_networkx(window: Window) -> networkx.Graph:
     try:
         import networkx
     except ImportError as error:
-        raise EvergraphError(f"networkx is not installed ({error}). Run: pip install 'evergraph[networkx]'.") from error
+        raise EvergraphError(
+            f"networkx is not installed ({error})", fix="run: pip install 'evergraph[networkx]'"
+        ) from error
 
     graph = networkx.Graph()
     ids = window.ids.tolist()

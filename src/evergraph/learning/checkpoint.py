@@ -16,6 +16,7 @@ import contextlib
 import hashlib
 import re
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,7 +26,7 @@ from safetensors.torch import load as tensors_from
 from safetensors.torch import save as tensors_to
 
 from evergraph.detect import Detector, Softmax
-from evergraph.errors import DamagedLearnerError, EvergraphError, InputError
+from evergraph.errors import DamagedLearnerError, EvergraphError, InputError, StorageError, os_error
 from evergraph.names import described, rebuilt
 from evergraph.nn.base import Model
 from evergraph.storage.checksummed import InvalidJsonError, dump_json, load_json
@@ -47,7 +48,7 @@ _Learner = TypeVar("_Learner", bound="LifelongLearner")
 def pack(learner: LifelongLearner) -> tuple[dict[str, Any], bytes]:
     """Return a learner's settings and what it has learnt as a dict for JSON, and its tensors as safetensors."""
     if learner.weights_ is None or learner.vocabulary_ is None:
-        raise EvergraphError("the learner is not trained yet, so there is nothing to save.")
+        raise EvergraphError("the learner is not trained yet, so there is nothing to save")
     tensors = {f"weights/{name}": value for name, value in learner.weights_.items()}
     tensors |= {f"auxiliary/{name}": value for name, value in (learner.auxiliary_weights_ or {}).items()}
     tensors |= {f"detector/{name}": value for name, value in learner.detector_.state.items()}
@@ -101,9 +102,7 @@ def save(learner: LifelongLearner, folder: Path) -> None:
     except OSError as error:
         if isinstance(error, EvergraphError):
             raise
-        raise EvergraphError(
-            f"{folder}: the learner could not be saved ({error.strerror or error}). The folder is unchanged."
-        ) from error
+        raise os_error(error, "the learner could not be saved", file=folder, note="The folder is unchanged") from error
 
 
 def _write(folder: Path, name: str, weights: bytes, manifest: bytes) -> None:
@@ -124,9 +123,10 @@ def _write(folder: Path, name: str, weights: bytes, manifest: bytes) -> None:
     try:
         sync_folder(folder)
     except OSError as error:
-        raise EvergraphError(
-            f"{folder}: the learner is saved, but the disk did not confirm it ({error.strerror or error}). "
-            "Save it again."
+        raise StorageError(
+            f"the learner is saved, but the disk did not confirm it ({error.strerror or error})",
+            file=folder,
+            fix="save it again",
         ) from error
     with contextlib.suppress(OSError):  # left-over files are removed by the next save
         for other in folder.glob("weights-*.safetensors*"):
@@ -152,7 +152,7 @@ def load(
             "this folder contains no learner", file=folder, fix="choose the folder of a saved learner"
         ) from None
     except OSError as error:
-        raise _damaged(path, f"it cannot be read ({error.strerror or error})") from error
+        raise os_error(error, "it cannot be read", damaged=partial(_damaged, path)) from error
     except InvalidJsonError as error:
         if error.newer:
             raise DamagedLearnerError(str(error), file=path, fix="update Evergraph") from error
@@ -170,7 +170,7 @@ def _read_weights(folder: Path, entry: Mapping[str, Any]) -> tuple[Path, bytes]:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise _damaged(path, f"the weights cannot be read ({error.strerror or error})") from error
+        raise os_error(error, "the weights cannot be read", damaged=partial(_damaged, path)) from error
     if hashlib.sha256(data).hexdigest() != entry["sha256"]:
         raise _damaged(path, "the weights are not those that were saved")
     return path, data

@@ -349,7 +349,7 @@ class LifelongLearner:
     def outputs(self, task: Task) -> Outputs:
         """Return the model's outputs for the test vertices, with one column of logits for each of `classes_`."""
         if self.weights_ is None or self.vocabulary_ is None:
-            raise EvergraphError("the learner is not trained yet. Call adapt(task) first.")
+            raise EvergraphError("the learner is not trained yet", fix="call adapt(task) first")
         x, graph = self._read(task.window, self.vocabulary_, task.time)
         everything = Batch(x, graph, len(graph), torch.empty(0, dtype=torch.int64))
         found = self._exclude(self._forward(self.weights_, self.auxiliary_weights_, everything)[task.test])

@@ -56,8 +56,9 @@ def train(
         losses.append(float(loss.detach()))
         if not math.isfinite(losses[-1]):
             raise EvergraphError(
-                f"the loss of step {step} is {losses[-1]}. Lower the learning rate (lr={optimiser.lr}), or check the "
-                "features for values that are very large or not numbers."
+                f"the loss of step {step} is {losses[-1]}",
+                fix=f"lower the learning rate (lr={optimiser.lr}), or check the features for values that are very "
+                "large or not numbers",
             )
         if on_step is not None:
             on_step(step, losses[-1])

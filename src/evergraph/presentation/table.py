@@ -12,7 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
-from evergraph.errors import EvergraphError
+from evergraph.errors import os_error
 from evergraph.presentation.text import spreadsheet_safe, visible
 from evergraph.storage.files import write_atomic
 
@@ -248,7 +248,7 @@ def replace_file(stem: Path, kind: str, data: bytes) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, data, sync=False)
     except OSError as error:
-        raise EvergraphError(f"{path} could not be written ({error.strerror or error}).") from error
+        raise os_error(error, "the file could not be written", file=path) from error
     return path
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from evergraph import __version__
 from evergraph.analysis import GraphDescription
-from evergraph.errors import EvergraphError
+from evergraph.errors import os_error
 from evergraph.report import charts
 from evergraph.report.content import (
     Band,
@@ -90,7 +90,7 @@ def write_page(page: str, path: Path) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, data)
     except OSError as error:
-        raise EvergraphError(f"{path} could not be written ({error.strerror or error}).") from error
+        raise os_error(error, "the file could not be written", file=path) from error
     return len(data)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from evergraph.errors import EvergraphError, InputError
+from evergraph.errors import BusyError, InputError, os_error
 
 __all__ = [
     "LOCK",
@@ -99,10 +99,7 @@ def disk_errors(path: Path, problem: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise EvergraphError(
-            f"{error.filename or path}: {problem} ({error.strerror or error}). What was finished is not lost: make "
-            "room, or change permissions, and run the same command again."
-        ) from error
+        raise os_error(error, problem, file=path, note="What was finished is not lost") from error
 
 
 @contextlib.contextmanager
@@ -121,7 +118,7 @@ def locked(folder: Path, what: str, wait: float = 0) -> Iterator[None]:
     with _held(folder / LOCK, wait) as held:
         if not held:
             waited = f" (waited {wait:g} s)" if wait else ""
-            raise EvergraphError(f"{folder}: another process is writing this {what}{waited}; wait until it is done.")
+            raise BusyError(f"another process is writing this {what}{waited}", file=folder, fix="wait until it is done")
         yield
 
 

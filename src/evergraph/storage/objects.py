@@ -6,9 +6,10 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
-from evergraph.errors import InputError
+from evergraph.errors import InputError, os_error
 from evergraph.storage.files import refuse_link, sync_folder, write_atomic, write_synced
 
 __all__ = ["Objects"]
@@ -71,7 +72,7 @@ class Objects:
         try:
             data = path.read_bytes()
         except OSError as error:
-            raise self._damaged(path, f"it cannot be read ({error.strerror or error})") from error
+            raise os_error(error, "it cannot be read", damaged=partial(self._damaged, path)) from error
         if hashlib.sha256(data).hexdigest() != name[:64]:
             raise self._damaged(path, "the contents are not those that were saved")
         return data

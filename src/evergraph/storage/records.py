@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import sqlite3
 import zlib
 from collections import namedtuple
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from evergraph.errors import BusyError
 from evergraph.storage.files import create, refuse_link
 
 __all__ = ["Database", "Records", "Schema"]
@@ -22,13 +24,11 @@ SYNCHRONOUS = "EXTRA"
 _BUSY = 60.0  # seconds to wait while another process commits, which takes milliseconds
 _COMPANIONS = ("-journal", "-wal", "-shm")
 _DISK_ERRORS = {
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_READONLY,
-    sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_PERM,
-    sqlite3.SQLITE_BUSY,
-    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_FULL: errno.ENOSPC,
+    sqlite3.SQLITE_IOERR: errno.EIO,
+    sqlite3.SQLITE_READONLY: errno.EROFS,
+    sqlite3.SQLITE_CANTOPEN: errno.EACCES,
+    sqlite3.SQLITE_PERM: errno.EACCES,
 }
 
 Row = Any
@@ -210,14 +210,17 @@ class Database:
 
     @contextlib.contextmanager
     def _sqlite_errors(self) -> Iterator[None]:
-        """Turn SQLite's errors of the disk into ``OSError`` and all others into damage."""
+        """Turn SQLite's errors of the disk into ``OSError``, locks into `BusyError` and all others into damage."""
         try:
             yield
         except UnicodeError as error:
             raise self._error(f"it cannot be read ({error})") from error
         except sqlite3.Error as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DISK_ERRORS:
-                raise OSError(0, str(error), str(self.path)) from error
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                raise BusyError(str(error), file=self.path, fix="wait until the other process is done") from error
+            if code in _DISK_ERRORS:
+                raise OSError(_DISK_ERRORS[code], str(error), str(self.path)) from error
             raise self._error(f"it cannot be read ({error})") from error
 
     def _error(self, problem: str) -> Exception:

@@ -13,14 +13,14 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evergraph.errors import DamagedWorkspaceError
+from evergraph.errors import DamagedWorkspaceError, os_error
 from evergraph.graph.arrays import base_segment, find_damage, from_arrays
 from evergraph.graph.classes import UNSEEN
 from evergraph.graph.columns import Columns
@@ -96,7 +96,9 @@ class _OldWorkspace:
             manifest = json.loads(path.read_bytes())
             head, version = manifest["version"], manifest["format_version"]
             known = manifest["format"] == _FORMAT and isinstance(head, int) and not isinstance(head, bool) and head > 0
-        except (ValueError, LookupError, TypeError, OSError, RecursionError) as error:
+        except OSError as error:
+            raise os_error(error, "it cannot be read", damaged=partial(damaged, path)) from error
+        except (ValueError, LookupError, TypeError, RecursionError) as error:
             raise damaged(path, f"it cannot be read ({error})") from error
         if known and version != 1:
             raise newer(path, f"the workspace has format version {version}, which is not known here")
@@ -115,7 +117,7 @@ class _OldWorkspace:
         try:
             return dict(load_json(path.read_bytes(), _FORMAT, 1)["content"])
         except OSError as error:
-            raise damaged(path, f"it cannot be read ({error.strerror or error})") from error
+            raise os_error(error, "it cannot be read", damaged=partial(damaged, path)) from error
         except InvalidJsonError as error:
             raise (newer if error.newer else damaged)(path, str(error)) from error
 
@@ -127,7 +129,7 @@ class _OldWorkspace:
         try:
             data = path.read_bytes()
         except OSError as error:
-            raise damaged(path, f"it cannot be read ({error.strerror or error})") from error
+            raise os_error(error, "it cannot be read", damaged=partial(damaged, path)) from error
         if hashlib.sha256(data).hexdigest()[:32] != name[:32]:
             raise damaged(path, "the contents are not those that were saved")
         return data

@@ -19,10 +19,10 @@ import json
 import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
-from evergraph.errors import DamagedWorkspaceError, EvergraphError, InputError
+from evergraph.errors import DamagedWorkspaceError, EvergraphError, InputError, StorageError, os_error
 from evergraph.graph.columns import Columns
 from evergraph.graph.times import TimeAxis
 from evergraph.storage.checksummed import InvalidJsonError, converted
@@ -424,7 +424,7 @@ class Store:
         except OSError as error:
             if isinstance(error, EvergraphError):
                 raise
-            raise damaged(self.database.path, f"it cannot be read ({error.strerror or error})") from error
+            raise os_error(error, "it cannot be read", damaged=partial(damaged, self.database.path)) from error
 
     @contextlib.contextmanager
     def write(self, wait: float = 0) -> Iterator[Records]:
@@ -469,7 +469,7 @@ class Store:
             if self.head != number:
                 return error
             problem = _UNCONFIRMED
-        return EvergraphError(f"{self.folder}: {problem} ({error.strerror or error}).")
+        return StorageError(f"{problem} ({error.strerror or error})", file=self.folder)
 
     @classmethod
     @contextlib.contextmanager
@@ -510,7 +510,7 @@ class Store:
         except OSError as error:
             if isinstance(error, EvergraphError) or not is_workspace(folder):
                 raise
-            raise EvergraphError(f"{folder}: {_UNCONFIRMED} ({error.strerror or error}).") from error
+            raise StorageError(f"{_UNCONFIRMED} ({error.strerror or error})", file=folder) from error
         finally:
             # Only the holder of the lock may clean up; otherwise this may be another process's unfinished work.
             if made and not is_workspace(folder):
@@ -538,10 +538,7 @@ def _disk_errors(folder: Path) -> Iterator[None]:
     except OSError as error:
         if isinstance(error, EvergraphError):
             raise
-        raise EvergraphError(
-            f"{error.filename or folder}: the disk reported an error ({error.strerror or error}). Nothing was changed. "
-            "Free disk space or change permissions, then run the same command again."
-        ) from error
+        raise os_error(error, "the disk reported an error", file=folder, note="Nothing was changed") from error
 
 
 def open_database(folder: Path) -> Database:
