@@ -191,7 +191,7 @@ def test_bad_seeds(seeds, problem, tmp_path):
     ("settings", "problem"),
     [
         ({"model": "sage"}, "is not a model"),
-        ({"model": torch.nn.Linear(2, 2)}, "is not a model"),
+        ({"model": torch.nn.Linear(2, 2)}, r"Linear is a torch module, not a model.*Custom\(Linear\)"),
         ({"detector": None}, "is not a detector"),
         ({"steps": 0}, "steps is 0"),
         ({"restart": "luke"}, "restart is 'luke'"),

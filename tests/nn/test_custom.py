@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import itertools
 import pickle
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,8 +12,23 @@ import torch
 from scipy import sparse
 from torch import Tensor, nn
 
+from evergraph import LifelongLearner, Workspace, tasks
+from evergraph.datasets import synthetic
 from evergraph.errors import InputError
-from evergraph.nn import Batch, Custom, Draw, GraphSAINT, Neighbours, Noise, SparseMatrix, carry_over, count_parameters
+from evergraph.evaluation.configuration import Configuration
+from evergraph.nn import (
+    GCN,
+    MLP,
+    Batch,
+    Custom,
+    Draw,
+    GraphSAINT,
+    Neighbours,
+    Noise,
+    SparseMatrix,
+    carry_over,
+    count_parameters,
+)
 
 EDGES = [(0, 1), (1, 2), (2, 3), (0, 3), (3, 4)]
 N = 6  # the last vertex is isolated
@@ -414,3 +431,32 @@ def test_customs_are_values() -> None:
     assert "_copy" not in repr(Custom(module))
     model = Custom(nn.Linear(5, 4))
     assert pickle.loads(pickle.dumps(model)).project is None
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (Sum, r"Sum is a torch module, not a model\. Write model=evergraph\.nn\.Custom\(Sum\)\."),
+        (GCN, r"model=GCN\(\)"),
+    ],
+)
+def test_a_class_without_custom_is_told_the_line_to_write(given: Any, told: str, tmp_path: Path) -> None:
+    graph = synthetic(vertices=60, times=4, classes=2, new_classes=0, seed=1)
+    uses: list[Callable[[], object]] = [
+        lambda: LifelongLearner(given),
+        lambda: LifelongLearner().set_params(model=given).adapt(next(tasks(graph, history=1))),
+        lambda: Configuration(model=given),
+        lambda: Workspace.create(tmp_path / "ws", graph, model=given),
+    ]
+    for use in uses:
+        with pytest.raises(InputError, match=told):
+            use()
+    Workspace.create(tmp_path / "ws", graph, model=MLP(hidden=4), steps=1)
+    with pytest.raises(InputError, match=told):
+        Workspace(tmp_path / "ws", model=given).learner()
+
+
+def test_a_module_instance_is_refused_by_a_configuration() -> None:
+    """A learner accepts it; a run is described by its settings, and an instance is not."""
+    with pytest.raises(InputError, match=r"Custom\(Linear\)"):
+        Configuration(model=nn.Linear(2, 2))  # type: ignore[arg-type]

@@ -280,8 +280,8 @@ def test_what_the_wrapped_model_says_is_passed_on() -> None:
     [
         ((SGC(), 0), "width is 0.*whole number of at least 1"),
         ((SGC(), 2.5), "width is 2.5"),
-        (("sage",), "model is 'sage'.*one of evergraph.nn"),
-        ((torch.nn.Linear(1, 1),), r"model is Linear.*Custom\(module\)"),
+        (("sage",), "'sage' is not a model.*one of evergraph.nn"),
+        ((torch.nn.Linear(1, 1),), r"Linear is a torch module, not a model.*Custom\(Linear\)"),
         ((MostFrequent(),), "not trained and cannot learn vectors"),
         ((GraphSAINT(MostFrequent()),), "not trained and cannot learn vectors"),
         ((IsoMaxOutputs(SGC()),), "already has IsoMax outputs.*the model in it"),

@@ -56,11 +56,12 @@ class Configuration:
 
     def __post_init__(self) -> None:
         from evergraph.detect import Detector
-        from evergraph.nn import Model
+        from evergraph.nn.base import Model, not_a_model
 
-        for value, kind, home in ((self.model, Model, "nn"), (self.detector, Detector, "detect")):
-            if not isinstance(value, kind):
-                raise InputError(f"{value!r} is not a {kind.__name__.lower()}", fix=f"pass one from evergraph.{home}")
+        if not isinstance(self.model, Model):
+            raise not_a_model(self.model)
+        if not isinstance(self.detector, Detector):
+            raise InputError(f"{self.detector!r} is not a detector", fix="pass one from evergraph.detect")
         self.learner(seed=0)  # checks the other settings
 
     def tasks(self, graph: EvolvingGraph) -> Iterator[Task]:

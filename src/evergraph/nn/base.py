@@ -121,8 +121,31 @@ def as_model(model: Model | torch.nn.Module | None) -> Model:
         return Custom(model)
     found = build_model(DEFAULT_MODEL) if model is None else model
     if not isinstance(found, Model):
-        raise InputError(f"{model!r} is not a model", fix="give one of evergraph.nn or a torch.nn.Module")
+        raise not_a_model(model)
     return found
+
+
+def not_a_model(value: object) -> InputError:
+    """Return the error for a value that is not a model; for a torch module or a class it has the line to write.
+
+    Examples
+    --------
+    >>> raise not_a_model(torch.nn.Linear)
+    Traceback (most recent call last):
+    evergraph.errors.InputError: Linear is a torch module, not a model. Write model=evergraph.nn.Custom(Linear).
+    """
+    kind = value if isinstance(value, type) else type(value)
+    if issubclass(kind, torch.nn.Module):
+        problem, fix = (
+            f"{kind.__name__} is a torch module, not a model",
+            f"write model=evergraph.nn.Custom({kind.__name__})",
+        )
+    elif isinstance(value, type) and issubclass(kind, Model):
+        problem, fix = f"{kind.__name__} is a class, not a model", f"write model={kind.__name__}()"
+    else:
+        problem = f"{value!r} is not a model"
+        fix = "give one of evergraph.nn, or evergraph.nn.Custom(Module) for your own torch module"
+    return InputError(problem, fix=fix)
 
 
 def check_settings(*, dropout: float = 0.0, **at_least_one: int) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from evergraph.errors import InputError
-from evergraph.nn.base import Batch, Draw, Model, Parameters, check_settings
+from evergraph.nn.base import Batch, Draw, Model, Parameters, check_settings, not_a_model
 from evergraph.nn.ops import Noise
 
 __all__ = ["IsoMaxOutputs", "distance_logits"]
@@ -53,9 +53,7 @@ class IsoMaxOutputs(Model):
     def __post_init__(self) -> None:
         check_settings(width=self.width)
         if not isinstance(self.model, Model):
-            raise InputError(
-                f"model is {self.model!r}", fix="give one of evergraph.nn, or Custom(module) for your own torch module"
-            )
+            raise not_a_model(self.model)
         if isinstance(self.model, IsoMaxOutputs):
             raise InputError(f"model is {self.model!r}, which already has IsoMax outputs", fix="give the model in it")
         if self.model.closed_form(torch.ones(1)) is not None:
