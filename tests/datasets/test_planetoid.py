@@ -213,10 +213,11 @@ except InputError as error:
         objects_from_bytes(),
         b"\x80\x02Nr\xff\xff\xff\x1f.",  # a memo of 8 GB
         nested(28),
+        nested(28)[:-1] + text(b"a") + b"\x93.",  # the name of a function is a list
         b"\x80\x02" + b"T\xff\xff\xff\x7f.",
         b"\x80\x04\x8e" + struct.pack("<Q", 2**40) + b".",
     ],
-    ids=["objects", "memo", "nested", "string", "bytes"],
+    ids=["objects", "memo", "nested", "name", "string", "bytes"],
 )
 def test_pickles_made_to_corrupt_or_exhaust_memory_are_refused(tmp_path: Path, part: str, content: bytes) -> None:
     (write(tmp_path) / f"ind.cora.{part}").write_bytes(content)

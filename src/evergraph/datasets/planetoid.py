@@ -189,6 +189,7 @@ _KNOWN = {
     "scipy.sparse._csr.csr_matrix": "matrix",
     "_codecs.encode": "encode",
 }
+_LONGEST_NAME = 200  # letters in a message
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
 _LITERALS = {
     *("BININT", "BININT1", "BININT2", "LONG1", "BINSTRING", "SHORT_BINSTRING", "BINUNICODE", "SHORT_BINUNICODE"),
@@ -314,13 +315,16 @@ class _PickleReader:
         self._top(dict).update(zip(keys, items[1::2], strict=True))
 
     def _name(self, module: Any, name: Any) -> _Name:
-        if f"{module}.{name}" not in _KNOWN:
+        if not (isinstance(module, str) and isinstance(name, str)):  # as text, nested lists can be of any size
+            raise ValueError("a name is not a string")
+        full = f"{module}.{name}"
+        if full not in _KNOWN:
             raise InputError(
-                f"this pickle uses {module}.{name}, which could run code, and was not read",
+                f"this pickle uses {full[:_LONGEST_NAME]}, which could run code, and was not read",
                 fix="do not trust this file; " + _FIX.format(name=self._path.name.split(".")[1]),
                 file=self._path,
             )
-        return _Name(_KNOWN[f"{module}.{name}"])
+        return _Name(_KNOWN[full])
 
     def _create(self, name: Any, arguments: Any) -> Any:
         match name, arguments:
