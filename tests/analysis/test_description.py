@@ -31,6 +31,19 @@ def test_first_task(times, expected):
     assert first_task(small(times)) == expected
 
 
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ([None, None, "a", None], 4),  # a label of the task's own period is not one to train on
+        ([None, "a", None, "b"], 3),
+        ([None, None, None, "a"], 2),  # no period has a label before it
+        ([None] * 4, 2),
+    ],
+)
+def test_first_task_has_labels_before_it(labels, expected):
+    assert first_task(small([1, 2, 3, 4], labels)) == expected
+
+
 def test_profile_counts_like_a_person():
     times = [1, 1, 1, 2, 2, 3, 3, 3]
     labels = ["x", "y", None, "z", "x", "w", "w", "y"]

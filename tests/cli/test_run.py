@@ -237,7 +237,7 @@ def test_progress_on_a_terminal(folder, monkeypatch, command):
         (["--first", "99"], "Choose an earlier first task"),
         (["--label-rate", "0"], "above 0 and up to 1"),
         (["--label-rate", "nan"], "above 0 and up to 1"),
-        (["--label-rate", "1e-9"], "no label to train on"),
+        (["--label-rate", "1e-9"], "Error: there is no label before 2 to train on. Label earlier vertices"),
     ],
 )
 def test_bad_options_are_told_and_leave_nothing(options, told, folder, tmp_path, command):
@@ -265,6 +265,14 @@ def test_a_task_without_labels_reaches_back_and_says_so(tmp_path, command):
     assert [(row["time"], row["history"], row["train_vertices"]) for row in rows] == [(3, 3, 2), (6, 3, 2), (9, 3, 2)]
     assert command("report", tmp_path / "r", "--out", tmp_path / "r.html")[0] == 0
     assert "3 of 3 tasks have no label" in (tmp_path / "r.html").read_text()
+
+
+def test_defaults_work_with_late_labels_and_without_edges(tmp_path, command):
+    columns = {"id": range(8), "time": [0, 1, 2, 3, 4, 5, 6, 7], "label": [None] * 4 + ["x", "y"] * 2}
+    EvolvingGraph.build(columns | {"text": ["a b", "c d"] * 4}).save(tmp_path / "g")
+    code, out, err = command("run", tmp_path / "g", "--steps", "2", "--json")
+    assert code == 0, err
+    assert [row["time"] for row in json.loads(out)["tasks"]] == [5, 6, 7]
 
 
 def test_other_settings_get_through(folder, command):

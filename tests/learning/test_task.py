@@ -99,6 +99,14 @@ def test_auto_never_chooses_a_history_without_labels(caplog: Any) -> None:
     assert choose_history(graph.relabel([4, 5], [None, None]), before=6) == 3
 
 
+def test_auto_takes_all_periods_if_there_are_no_edges_before_the_task(caplog: Any) -> None:
+    caplog.set_level("INFO", "evergraph")
+    for edges in (None, [[1, 1]], [[5, 4]]):
+        found = list(tasks(timeline([0, 0, 3, 3, 6, 6], ["x", "y"] * 3, edges), "auto", first=6))
+        assert [(task.time, task.history) for task in found] == [(6, 6)]
+    assert "The graph has no edges before 6 to choose a history from: it is 6 steps, all before it." in caplog.text
+
+
 def test_one_task_for_each_time_that_has_vertices() -> None:
     graph = timeline([0, 1, 1, 4, 4, 7])
     assert [task.time for task in tasks(graph, 1, first=1)] == [1, 4, 7]
@@ -170,7 +178,6 @@ def test_the_history_is_chosen_from_the_past_alone() -> None:
         ({"history": 1, "label_rate": 1.5}, "label rate is 1.5"),
         ({"history": 1, "mode": "other"}, "no mode 'other'"),
         ({"history": 1, "first": 9}, "the graph ends at 3"),
-        ({"history": "auto"}, "no edges before"),
     ],
 )
 def test_bad_arguments(arguments: dict[str, Any], message: str) -> None:

@@ -213,10 +213,10 @@ def drift(graph: EvolvingGraph) -> Drift:
 
 
 def first_task(graph: EvolvingGraph) -> int | None:
-    """Return the first period with at least a quarter of the vertices before it.
+    """Return the first period with at least a quarter of the vertices, and a label, before it.
 
-    If no period has that many before it (a static graph with few training vertices), it is the last one. A graph of one
-    period has no task.
+    If no period has that many before it (a static graph with few training vertices), it is the last one. If no period
+    has a label before it, labels do not count. A graph of one period has no task.
 
     Examples
     --------
@@ -226,8 +226,10 @@ def first_task(graph: EvolvingGraph) -> int | None:
     times, before = np.unique(graph.times, return_index=True)
     if len(times) < 2:
         return None
-    enough = np.flatnonzero(before >= FIRST_TASK_SHARE * len(graph))
-    return int(times[enough[0]] if len(enough) else times[-1])
+    enough = times[before >= FIRST_TASK_SHARE * len(graph)]
+    labelled = graph.times[np.flatnonzero(graph.codes >= 0)[:1]]  # the earliest, if there is one
+    trainable = enough[(enough[:, None] > labelled).all(axis=1)]
+    return int([*trainable, *enough, times[-1]][0])
 
 
 def describe(

@@ -114,7 +114,9 @@ LearningRate = Annotated[float | None, option("lr", "X", LR_HELP)]
 RestartOption = Annotated[
     Restart, option("restart", None, "Weights that a task starts from: warm, cold, hybrid or once.")
 ]
-FIRST_HELP = "First task. Default: the earliest period that has at least a quarter of all vertices before it."
+FIRST_HELP = (
+    "First task. Default: the earliest period that has at least a quarter of all vertices, and a label, before it."
+)
 FirstTask = Annotated[str | None, option("first", "TIME", FIRST_HELP)]
 LabelRate = Annotated[float, option("label-rate", "X", "Share of the vertices whose labels are released.")]
 MODE_HELP = "transductive: train with the unlabelled test vertices in the graph; inductive: without them."

@@ -179,6 +179,11 @@ class LifelongLearner:
     def _without_labels(self, task: Task) -> None:
         label = task.graph.axis.label
         span = f"{label(task.window.first)} to {label(task.time - 1)}"
+        if self.weights_ is None and (task.reach_back or task.history is None):
+            raise InputError(
+                f"there is no label before {label(task.time)} to train on",
+                fix="label earlier vertices, or choose a later first task or a higher label rate",
+            )
         if self.weights_ is None:
             raise InputError(
                 f"there is no label to train on in {span}",

@@ -239,7 +239,7 @@ def tasks(
         Number of periods before each task to train on, ``"full"`` for all, or ``"auto"`` (`choose_history`). A task
         without labels in these periods reaches back to the latest period before it that has some.
     first
-        Period of the first task; by default the first with a quarter of the vertices before it.
+        Period of the first task; by default that of `first_task`.
     label_rate, mode, seed
         As in `Task`.
 
@@ -278,6 +278,7 @@ def choose_history(graph: EvolvingGraph, before: int | str) -> int:
     """Return the number of periods that covers half of the time differences within two hops, before a period.
 
     It is larger if there would be no label in these periods: then it reaches back to the latest one with labels.
+    Without edges before the period, it is all periods before it.
 
     Examples
     --------
@@ -288,10 +289,10 @@ def choose_history(graph: EvolvingGraph, before: int | str) -> int:
     time = graph.axis.period(before)
     sizes = history_sizes(graph, time)
     if not sizes:
-        raise InputError(
-            f"the graph has no edges before {graph.axis.label(time)} to choose a history from",
-            fix="set the history to a number of periods or to 'full'",
-        )
+        size = max(time - graph.first_time, 1)
+        shown = (graph.axis.label(time), graph.axis.counted(size))
+        log.info("The graph has no edges before %s to choose a history from: it is %s, all before it.", *shown)
+        return size
     return extend_to_labels(graph, time, sizes[AUTO_LEVEL])
 
 

@@ -464,7 +464,8 @@ def _settings(graph: EvolvingGraph, history: History, columns: Columns, keep: in
     sizes = history_sizes(graph, time) if history == "auto" else {}
     if not sizes:
         size = resolve_history(graph, time, history)
-        why = "full history" if size is None else f"history of {graph.axis.counted(size)}, as requested"
+        asked = "as requested" if history != "auto" else "all periods so far, because there are no edges to choose by"
+        why = "full history" if size is None else f"history of {graph.axis.counted(size)}, {asked}"
         return Settings(size, why, columns, keep, graph.axis)
     shares = ", ".join(f"{level}%: {found}" for level, found in sizes.items())
     size = extend_to_labels(graph, time, sizes[AUTO_LEVEL])
