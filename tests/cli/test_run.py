@@ -1,9 +1,11 @@
 """The command ``evergraph run`` and its options."""
 
+import itertools
 import json
 import re
 import subprocess
 import sys
+import time
 from typing import get_args
 
 import pytest
@@ -82,12 +84,19 @@ def test_options_have_the_names_of_the_package():
 
 # --- the command -----------------------------------------------------------------------------------------------------
 
-QUICK = ("--history", "1", "--steps", "2", "--hidden", "4", "--first", "3")
+QUICK = ("--history", "1", "--steps", "2", "--hidden", "4", "--first", "3", "--jobs", "1")
+
+
+def without_progress(err):
+    """Return the error output without progress, of which there is some."""
+    line = r"(?m)^\d+ of \d+ tasks? done( \(\d+ seeds\))?(; about [0-9.]+ (s|min|h) left)?\n"
+    assert re.match(line, err)
+    return re.sub(line, "", err)
 
 
 def test_json_has_what_scripts_need(folder, command):
     code, out, err = command("run", folder, *QUICK, "--seeds", "0-1", "--json")
-    assert (code, err) == (0, "")
+    assert (code, without_progress(err)) == (0, "")
     found = json.loads(out)
     more = ("mcc_never_before", "macro_f1", "aupr", "fpr95", "oracle_mcc", "rejected")
     for name in ("accuracy", "id_accuracy", "mcc", "open_f1", "auroc", "seconds", *more):
@@ -121,7 +130,7 @@ def test_json_is_the_same_when_gone_on_with(tmp_path, folder, command):
 def test_tables_for_people_fit_eighty_columns(folder, monkeypatch, command, seeds):
     monkeypatch.setenv("COLUMNS", "80")
     code, out, err = command("run", folder, *QUICK, "--seeds", seeds)
-    assert (code, err) == (0, "")
+    assert (code, without_progress(err)) == (0, "")
     assert max(map(len, out.splitlines())) <= 80
     for word in (
         "time",
@@ -196,7 +205,7 @@ def test_an_interrupt_is_one_line(tmp_path, folder, monkeypatch, command, more, 
     monkeypatch.setattr(LifelongLearner, "predict", interrupt)
     code, out, err = command("run", folder, *QUICK, *more)
     assert (code, out) == (130, "")
-    assert err == f"Interrupted. {told}.\n"
+    assert without_progress(err) == f"Interrupted. {told}.\n"
 
 
 def test_progress_on_a_terminal(folder, monkeypatch, command):
@@ -206,7 +215,38 @@ def test_progress_on_a_terminal(folder, monkeypatch, command):
     code, out, err = command("run", folder, *QUICK, "--seeds", "0-1", "--json")
     assert code == 0
     assert json.loads(out)
-    assert "seed 2/2, task 3/3, step 2/2" in err
+    assert "6 of 6 tasks done (2 seeds)" in err
+
+
+def test_progress_in_a_log_file(tmp_path, folder, monkeypatch, command):
+    """Each call is 20 seconds after the last."""
+    clock = itertools.count(step=20)
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    code, _, err = command("run", folder, *QUICK, "--seeds", "0-1", "--out", tmp_path / "r")
+    assert code == 0
+    lines = err.splitlines()
+    assert (lines[0], lines[-1]) == ("0 of 6 tasks done (2 seeds)", "6 of 6 tasks done (2 seeds)")
+    assert all(re.search(r"^[0-5] of 6 tasks done \(2 seeds\); about \d+ (s|min) left$", line) for line in lines[1:-1])
+    assert len(lines) > 4
+    assert command("run", folder, *QUICK, "--seeds", "0-1", "--out", tmp_path / "r", "--quiet")[2] == ""
+
+
+def test_processes_do_not_change_what_is_printed(tmp_path, folder, command):
+    one = json.loads(command("run", folder, *QUICK, "--seeds", "0-1", "--json")[1])
+    code, out, err = command("run", folder, *QUICK[:-2], "--seeds", "0-1", "--json", "--jobs", 2)
+    assert (code, without_progress(err)) == (0, "")
+    two = json.loads(out)
+    for found in (one, two):
+        del found["seconds"]
+        for task in found["tasks"]:
+            for name in ("seconds", "seconds_adapt", "seconds_predict"):
+                del task[name]
+    assert one == two
+    arguments = ("run", folder, "--label-rate", "1e-9", "--seeds", "0-1", "--jobs", 2, "--out", tmp_path / "r")
+    code, out, err = command(*arguments)
+    assert (code, out) == (2, "")
+    assert without_progress(err).startswith("Error: there is no label to train on")
+    assert "Traceback" not in err
 
 
 @pytest.mark.parametrize(
@@ -280,7 +320,7 @@ def test_other_settings_get_through(folder, command):
     options += ["--restart", "hybrid", "--label-rate", 0.5, "--mode", "inductive", "--text", "global"]
     options += ["--weight-decay", 0.01, "--lr", 0.02]
     code, out, err = command("run", folder, *QUICK, *options, "--json")
-    assert (code, err) == (0, "")
+    assert (code, without_progress(err)) == (0, "")
     found = json.loads(out)["configuration"]
     assert found["model"] == {"name": "gcn", "hidden": 4, "layers": 3, "dropout": 0.1}
     assert found["detector"] == {"name": "doc", "threshold": 0.4, "alpha": 3.0}
@@ -291,7 +331,7 @@ def test_other_settings_get_through(folder, command):
 @pytest.mark.parametrize("model", [name for name in MODELS if name != "sage"])
 def test_every_model_runs(folder, command, model):
     code, out, err = command("run", folder, "--model", model, "--steps", 1, "--history", 1, "--first", 5, "--json")
-    assert (code, err) == (0, "")
+    assert (code, without_progress(err)) == (0, "")
     assert 0 <= json.loads(out)["accuracy"]["mean"] <= 1
 
 

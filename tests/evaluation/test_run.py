@@ -1,5 +1,6 @@
 """One run: its protocol and its folder."""
 
+import contextlib
 import dataclasses
 import errno
 import json
@@ -10,8 +11,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from itertools import chain, count
+from pathlib import Path
 
 import pytest
 import torch
@@ -170,6 +173,8 @@ def test_a_frame_has_a_row_for_each_seed_and_task():
 def test_progress_is_told_step_by_step():
     calls = []
     run(SMALL, GRAPH, [0, 7], on_progress=lambda *args: calls.append(args))
+    assert calls[:2] == [(0, 0, 3, 0, 2), (1, 0, 3, 0, 2)]
+    del calls[:2]
     assert {(seed, task, step) for seed, task, _, step, _ in calls} == {
         (seed, task, step) for seed in (0, 1) for task in (0, 1, 2) for step in (1, 2)
     }
@@ -305,6 +310,160 @@ def test_a_process_killed_for_good_goes_on_to_the_same_numbers(tmp_path, folder,
     assert numbers(run(configuration, GRAPH, [0, 1, 2], out=out)) == numbers(fresh)
     assert json.loads(text)["accuracy"] == fresh.summary()["accuracy"]
     assert len(keys(out)) == len(set(keys(out))) == 12
+
+
+# --- several processes ------------------------------------------------------------------------------------------------
+
+
+def test_processes_share_the_seeds_and_come_to_the_same_numbers(tmp_path, undisturbed, monkeypatch):
+    out, calls = stopped(tmp_path / "r", 2, monkeypatch), []
+    result = run(SMALL, GRAPH, [1, 0, 2], out=out, jobs=2, on_progress=lambda *args: calls.append(args))
+    assert result.seeds == (1, 0, 2)
+    assert {seed: numbers(result)[seed] for seed in (0, 1)} == undisturbed
+    assert sorted(keys(out)) == [(seed, time) for seed in (0, 1, 2) for time in TIMES]
+    assert {entry.name for entry in out.iterdir()} == {".lock", "run.json", "graph.json", "results.jsonl", "decisions"}
+    assert calls[:3] == [(0, 0, 3, 0, 2), (1, 1, 3, 2, 2), (2, 0, 3, 0, 2)]
+    assert {index for index, *rest in calls if rest == [2, 3, 2, 2]} == {0, 1, 2}
+    alone = run(SMALL, GRAPH, [0, 1, 2], out=tmp_path / "alone")
+    assert numbers(alone) == numbers(run(SMALL, GRAPH, [0, 1, 2], out=out, jobs=2))
+    for path in (tmp_path / "alone" / "decisions").rglob("*.parquet"):
+        assert path.read_bytes() == (out / path.relative_to(tmp_path / "alone")).read_bytes()
+
+
+def test_the_error_of_a_process_is_raised_and_its_log_appears_here(tmp_path, caplog):
+    with pytest.raises(InputError, match="no label to train on"):
+        run(dataclasses.replace(SMALL, label_rate=1e-9), GRAPH, [0, 1], jobs=2)
+    rows = range(40)
+    graph = EvolvingGraph.build(
+        {"id": rows, "time": [3 * (row // 10) for row in rows], "label": ["xy"[row % 2] for row in rows]},
+        [(row, row - 2) for row in rows[2:]],
+        features=[[float(row % 2)] for row in rows],
+    )
+    caplog.set_level("INFO", "evergraph")
+    run(dataclasses.replace(SMALL, first=9), graph, [0, 1], jobs=2)
+    assert caplog.text.count("the model for 9 trains on 6 to 8 instead") == 2
+
+
+def test_a_model_that_processes_cannot_import_runs_in_this_one(caplog, monkeypatch):
+    class Net(torch.nn.Linear):
+        def forward(self, x, _):
+            return super().forward(x)
+
+    monkeypatch.setattr("evergraph.evaluation.run.executor_for", None)
+    caplog.set_level("INFO", "evergraph")
+    in_function = dataclasses.replace(SMALL, model=Custom(Net(8, 4), project=8))
+    assert run(in_function, GRAPH, [0, 1], jobs=2).seeds == (0, 1)
+    assert "The seeds run one after the other" in caplog.text
+    caplog.clear()
+    monkeypatch.setattr(sys.modules["__main__"], "Net", Net, raising=False)
+    Net.__module__, Net.__qualname__ = "__main__", "Net"
+    assert run(in_function, GRAPH, [0, 1], jobs=2).seeds == (0, 1)
+    assert "Move it to a module" in caplog.text
+
+
+def test_a_number_of_processes_must_be_one():
+    with pytest.raises(InputError, match="jobs is 0"):
+        run(SMALL, GRAPH, jobs=0)
+
+
+def test_a_run_waits_for_the_processes_of_a_killed_one(tmp_path, caplog):
+    run(SMALL, GRAPH, [0], out=tmp_path)
+    held, release = threading.Event(), threading.Event()
+
+    def write() -> None:
+        with RunFolder(tmp_path, {}).from_process():
+            held.set()
+            release.wait(60)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert held.wait(60)
+    threading.Timer(0.5, release.set).start()
+    assert run(SMALL, GRAPH, [0], out=tmp_path).seeds == (0,)
+    assert release.is_set()
+    writer.join()
+    assert "waiting for the processes of a killed run to end" in caplog.text
+
+
+def test_a_line_that_a_killed_process_left_is_cut_off_by_the_next_one(tmp_path, undisturbed, monkeypatch):
+    real = RunFolder.append
+
+    def append(self, row):
+        real(self, row)
+        with (self.path / "results.jsonl").open("ab") as file:
+            file.write(b'{"seed": 5, "ti')
+
+    monkeypatch.setattr(RunFolder, "append", append)
+    run(SMALL, GRAPH, [0, 1], out=tmp_path)
+    assert len((tmp_path / "results.jsonl").read_bytes().split(b"\n")) == 7
+    assert numbers(run(SMALL, GRAPH, [0, 1], out=tmp_path)) == undisturbed
+
+
+def processes_below(parent):
+    """Return the processes that a process started, and those below them."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = stat.read_text().rpartition(")")[2].split()
+            if int(fields[1]) == parent and fields[0] != "Z":
+                found += [int(stat.parent.name), *processes_below(int(stat.parent.name))]
+    return found
+
+
+def is_running(process):
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are read from /proc")
+@pytest.mark.parametrize("kind", ["interrupt", "kill", "kill a child"])
+def test_a_run_of_several_processes_is_stopped_and_goes_on(tmp_path, folder, kind):
+    out = tmp_path / "r"
+    arguments = ["run", folder, "--history", 1, "--steps", 400, "--hidden", 4, "--seeds", "0-2", "--out", out]
+    child = subprocess.Popen(
+        [sys.executable, "-m", "evergraph", *map(str, arguments), "--jobs", "2"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        start_new_session=True,
+    )
+    try:
+        for _ in range(12_000):
+            if (out / "results.jsonl").exists() and len((out / "results.jsonl").read_text().splitlines()) >= 3:
+                break
+            time.sleep(0.005)
+        below = processes_below(child.pid)
+        assert len(below) >= 2
+        if kind == "interrupt":
+            os.killpg(child.pid, signal.SIGINT)  # as a terminal does: to all processes of the command
+        elif kind == "kill":
+            child.kill()
+        else:
+            worker = next(one for one in below if "spawn_main" in Path(f"/proc/{one}/cmdline").read_text())
+            os.kill(worker, signal.SIGKILL)
+        err = child.communicate(timeout=60)[1]
+    finally:
+        child.kill()
+    assert child.returncode == {"interrupt": 130, "kill": -signal.SIGKILL, "kill a child": 1}[kind]
+    assert "Traceback" not in err
+    if kind == "interrupt":
+        assert "Interrupted. Run the same command again to continue." in err
+    elif kind == "kill a child":
+        assert "one of the processes was killed" in err
+    end = time.monotonic() + 10
+    while any(map(is_running, below)) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not any(map(is_running, below))
+    there = keys(out)
+    assert 3 <= len(there) < 12
+    configuration = Configuration(GraphSAGE(hidden=4), history=1, steps=400)
+    after = run(configuration, GRAPH, [0, 1, 2], out=out)
+    assert keys(out)[: len(there)] == there
+    assert numbers(after) == numbers(run(configuration, GRAPH, [0, 1, 2]))
 
 
 @pytest.mark.parametrize("appends", [1, 3, 4, 5])

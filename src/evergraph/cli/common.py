@@ -242,7 +242,7 @@ def progress(
     every half minute if ``lines`` is set; otherwise None is yielded and nothing is shown.
     """
     if quiet or not sys.stderr.isatty():
-        yield _ProgressLines() if lines and not quiet else None
+        yield _ProgressLines(remaining) if lines and not quiet else None
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -255,16 +255,35 @@ def progress(
 
 
 class _ProgressLines:
-    """Prints progress as lines, at most one every half minute and always the last one."""
+    """Prints progress as lines, at most one every half minute and always the first and the last one."""
 
-    def __init__(self) -> None:
-        self.last = -_SECONDS_BETWEEN_LINES
+    def __init__(self, remaining: bool) -> None:
+        self.remaining = remaining
+        self.last, self.ended = -_SECONDS_BETWEEN_LINES, False
+        self.start: tuple[float, int] | None = None
 
     def __call__(self, *, description: str, completed: int, total: int) -> None:
         now = time.monotonic()
-        if completed == total or now - self.last >= _SECONDS_BETWEEN_LINES:
-            self.last = now
-            echo(description, err=True)
+        self.start = self.start or (now, completed)
+        if not self.ended and (completed == total or now - self.last >= _SECONDS_BETWEEN_LINES):
+            self.last, self.ended = now, completed == total
+            seconds, done = now - self.start[0], completed - self.start[1]
+            known = self.remaining and done > 0 and completed < total
+            left = f"; about {in_time(seconds / done * (total - completed))} left" if known else ""
+            echo(description + left, err=True)
+
+
+def in_time(seconds: float) -> str:
+    """Write a duration in words.
+
+    Examples
+    --------
+    >>> in_time(42.3), in_time(2.5 * 60), in_time(5 * 3600)
+    ('42 s', '3 min', '5.0 h')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60 + 0.001:.0f} min" if seconds < 100 * 60 else f"{seconds / 3600:.1f} h"
 
 
 class Stopwatch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -50,6 +51,11 @@ if TYPE_CHECKING:
 
 EXAMPLE = "Example: evergraph run metamath --history 3 --seeds 0-4 --out runs/metamath"
 
+_JOBS = (
+    "Processes that share the seeds. Default: as many as cores and memory allow. The results do not depend on it: each "
+    "seed uses one thread, or as many as OMP_NUM_THREADS says."
+)
+
 _MOST_TASKS = 40
 _HEADLINE = {
     "accuracy": ("accuracy", "share of vertices whose most likely known class is correct"),
@@ -87,6 +93,7 @@ def run(
         typer.Option(metavar="FOLDER", help="Folder for the results; a stopped run continues in it."),
     ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Start over in the folder of --out.")] = False,
+    jobs: Annotated[int | None, typer.Option(min=1, metavar="N", help=_JOBS)] = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -99,6 +106,7 @@ def run(
     set_up_logging(quiet)
     from evergraph.datasets import load
     from evergraph.evaluation.configuration import Configuration
+    from evergraph.evaluation.processes import threads_each
     from evergraph.evaluation.run import run as run_configuration
     from evergraph.names import build_detector, build_model
 
@@ -117,18 +125,22 @@ def run(
     )
     opened = load(graph)
     try:
-        with progress("starting", quiet, remaining=True) as update:
+        with progress("starting", quiet, remaining=True, lines=True) as update, threads_each(_threads()):
+            done = dict.fromkeys(range(len(wanted)), 0)  # steps by seed
 
             def on_progress(seed: int, task: int, tasks: int, step: int, steps: int) -> None:
+                done[seed] = task * steps + step
                 if update is not None:
+                    finished = sum(of_seed // steps for of_seed in done.values())
+                    seeds = f" ({len(wanted)} seeds)" if len(wanted) > 1 else ""
                     update(
-                        description=f"seed {seed + 1}/{len(wanted)}, task {task + 1}/{tasks}, step {step}/{steps}",
-                        completed=(seed * tasks + task) * steps + step,
+                        description=f"{finished:,} of {len(wanted) * tasks:,} tasks done{seeds}",
+                        completed=sum(done.values()),
                         total=len(wanted) * tasks * steps,
                     )
 
             result = run_configuration(
-                configuration, opened, wanted, out=out, replace=replace, on_progress=on_progress, name=graph
+                configuration, opened, wanted, out=out, replace=replace, jobs=jobs, on_progress=on_progress, name=graph
             )
     except KeyboardInterrupt:
         again = "" if not replace else ", without --replace,"
@@ -140,6 +152,13 @@ def run(
         show(console(), graph, result)
         if out is not None:
             echo(f"\nStored in {out}. Next: evergraph report {out}")
+
+
+def _threads() -> int:
+    """Return the threads of a seed: one, so that numbers depend neither on the machine nor on the other seeds."""
+    import torch
+
+    return torch.get_num_threads() if "OMP_NUM_THREADS" in os.environ else 1
 
 
 def show(to: Console, graph: str, result: Run) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import pickle
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
+from multiprocessing.sharedctypes import RawArray
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +19,7 @@ from evergraph.analysis.description import describe
 from evergraph.errors import EvergraphError, InputError
 from evergraph.evaluation.configuration import Configuration, flat
 from evergraph.evaluation.metrics import evaluate
+from evergraph.evaluation.processes import completed, executor_for, jobs_for, threads_each
 from evergraph.evaluation.results import NUMERICS_VERSION, Results, Summary, TaskRow
 from evergraph.evaluation.run_folder import RunFolder, open_run
 from evergraph.graph.arrays import fingerprint
@@ -32,8 +36,15 @@ __all__ = ["OnProgress", "Run", "run", "run_task"]
 
 log = logging.getLogger(__name__)
 
+# Bytes of a process with its libraries, and of a vertex of the window with features, activations and gradients: above
+# what runs on graphs of up to 200,000 vertices take.
+_PROCESS, _VERTEX = 600_000_000, 6_000
+
 OnProgress = Callable[[int, int, int, int, int], object]
-"""Called with the index of the seed, the index of the task, the number of tasks, the steps done, and all steps."""
+"""Called with the index of the seed, the index of the task, the number of tasks, the steps done, and all steps.
+
+It is called for each seed at the start and after each step; with several processes, several times a second.
+"""
 
 
 @dataclass(frozen=True)
@@ -96,6 +107,7 @@ def run(
     *,
     out: str | Path | None = None,
     replace: bool = False,
+    jobs: int | None = 1,
     on_progress: OnProgress | None = None,
     name: str | None = None,
 ) -> Run:
@@ -117,8 +129,12 @@ def run(
         gives the same numbers. By default nothing is written.
     replace
         Start over in the folder.
+    jobs
+        Number of processes that share the seeds; None for as many as cores and memory allow. The numbers do not depend
+        on it: each process uses as many threads as torch in this one (``torch.set_num_threads``). In a script, call
+        this below ``if __name__ == "__main__":``.
     on_progress
-        Called after each step; see `OnProgress`.
+        Called with the progress, see `OnProgress`.
     name
         Name of the graph in reports.
 
@@ -134,6 +150,8 @@ def run(
     seeds = tuple(dict.fromkeys(seeds))
     if not seeds:
         raise InputError("no seed is given", fix="pass at least one")
+    if jobs is not None and jobs < 1:
+        raise InputError(f"jobs is {jobs}", fix="pass a whole number of at least 1, or None")
     for seed in seeds:
         configuration.learner(seed)  # checks the seed before anything is written
     described = configuration.described(graph.axis)
@@ -152,23 +170,106 @@ def run(
                 log.info("%s: %d of %d tasks are already done", out, there, len(plan) * len(seeds))
             made_by = {"evergraph": __version__}
             store.store_graph(lambda: describe(graph, name or "", first=plan[0].time, past=True).as_dict() | made_by)
-        rows = {}
-        for index, seed in enumerate(seeds):
-            on_step = _of_seed(on_progress, index, len(plan), _steps(configuration))
-            rows[seed] = _run_seed(configuration, plan, seed, store, on_step)
+        rows = _run_seeds(configuration, plan, seeds, store, jobs, on_progress or (lambda *_: None))
     return Run(described, rows, name)
 
 
-def _steps(configuration: Configuration) -> int:
-    return steps_a_task(configuration.steps, configuration.detector)
+def _run_seeds(
+    configuration: Configuration,
+    plan: Sequence[Task],
+    seeds: Sequence[int],
+    store: RunFolder | None,
+    jobs: int | None,
+    on_progress: OnProgress,
+) -> dict[int, tuple[TaskRow, ...]]:
+    steps = steps_a_task(configuration.steps, configuration.detector)
+
+    def report(index: int, done: int) -> None:
+        task = max(done - 1, 0) // steps
+        on_progress(index, task, len(plan), done - task * steps, steps)
+
+    there = {seed: sum(of == seed for of, _ in store.rows) if store is not None else 0 for seed in seeds}
+    for index, seed in enumerate(seeds):
+        report(index, there[seed] * steps)
+    waiting = [seed for seed in seeds if there[seed] < len(plan)]
+    jobs = min(len(waiting), jobs) if jobs is not None else _usual_jobs(plan, len(waiting))
+    # Once for all processes. Each task refers to the graph.
+    payload = _pickled(configuration, plan) if jobs > 1 else None
+    if payload is None:
+        return {
+            seed: _run_seed(configuration, plan, seed, store, partial(report, index))
+            for index, seed in enumerate(seeds)
+        }
+    import torch
+
+    done = RawArray("q", len(seeds))  # without a lock, which a killed process would keep
+    reported = [0] * len(seeds)
+
+    def meanwhile() -> None:
+        for index, steps_done in enumerate(done):
+            if steps_done > reported[index]:
+                reported[index] = steps_done
+                report(index, steps_done)
+
+    folder, threads = None if store is None else store.path, torch.get_num_threads()
+    rows = {seed: _run_seed(configuration, plan, seed, store) for seed in seeds if seed not in waiting}
+    with executor_for(None, jobs, _begin, (payload, done)) as pool:
+
+        def submit(seed: int) -> Future[tuple[TaskRow, ...]]:
+            of_seed = {} if store is None else {key: row for key, row in store.rows.items() if key[0] == seed}
+            return pool.submit(_work, seed, seeds.index(seed), folder, of_seed, threads)
+
+        with contextlib.closing(completed(waiting, submit, at_once=jobs, meanwhile=meanwhile)) as outcomes:
+            rows |= dict(outcomes)
+    return {seed: rows[seed] for seed in seeds}
 
 
-def _of_seed(on_progress: OnProgress | None, seed: int, tasks: int, steps: int) -> Callable[..., object]:
-    def on_step(task: int, step: int, _loss: float | None = None) -> None:
-        if on_progress is not None:
-            on_progress(seed, task, tasks, step, steps)
+def _usual_jobs(plan: Sequence[Task], seeds: int) -> int:
+    import torch
 
-    return on_step
+    times = plan[0].graph.times
+    largest = max(int(times.searchsorted(task.time, "right") - times.searchsorted(task.start)) for task in plan)
+    return jobs_for(seeds, threads=torch.get_num_threads(), memory=_PROCESS + largest * _VERTEX)
+
+
+def _pickled(configuration: Configuration, plan: Sequence[Task]) -> bytes | None:
+    """Return what other processes need; None if they cannot read it."""
+    try:
+        settings = pickle.dumps(configuration)
+    except (pickle.PicklingError, AttributeError, TypeError):  # a function or class inside of another
+        settings = b"__main__"
+    if b"__main__" not in settings:
+        return pickle.dumps((configuration, plan))
+    log.info(
+        "The seeds run one after the other: the model or the detector is defined in a script, a notebook or a "
+        "function. Move it to a module to use several processes."
+    )
+    return None
+
+
+_begun: tuple[bytes, Any] = b"", None
+"""In a process that runs seeds: what to unpickle, and the steps done by index of the seed, read by the main process."""
+
+
+def _begin(payload: bytes, done: Any) -> None:
+    global _begun  # the initializer of a process has no other place
+    _begun = payload, done
+
+
+@cache
+def _given() -> tuple[Configuration, Sequence[Task]]:
+    found: tuple[Configuration, Sequence[Task]] = pickle.loads(_begun[0])  # written by the main process
+    return found
+
+
+def _work(
+    seed: int, index: int, folder: Path | None, rows: dict[tuple[int, int | str], TaskRow], threads: int
+) -> tuple[TaskRow, ...]:
+    """Run a seed in a process of its own, which writes all files of the seed and its lines."""
+    configuration, plan = _given()
+    store = None if folder is None else RunFolder(folder, rows)
+    with threads_each(threads), contextlib.nullcontext() if store is None else store.from_process():
+        return _run_seed(configuration, plan, seed, store, partial(_begun[1].__setitem__, index))
 
 
 def _run_seed(
@@ -176,11 +277,12 @@ def _run_seed(
     plan: Sequence[Task],
     seed: int,
     store: RunFolder | None,
-    on_step: Callable[..., object],
+    on_steps: Callable[[int], object] = lambda _: None,
 ) -> tuple[TaskRow, ...]:
-    """Return the rows of all tasks of one seed: read from the folder, or run."""
+    """Return the rows of all tasks of one seed: read from the folder, or run; ``on_steps`` gets the steps done."""
     value = plan[0].graph.axis.value
     rows = {} if store is None else {time: row for (of, time), row in store.rows.items() if of == seed}
+    steps = steps_a_task(configuration.steps, configuration.detector)
     missing = [index for index, task in enumerate(plan) if value(task.time) not in rows]
     if missing:
         learner = configuration.learner(seed)
@@ -190,17 +292,22 @@ def _run_seed(
             # A new task object: it caches its windows, which would otherwise accumulate.
             task = replace(plan[index], seed=seed)
             on_decided = None if store is None else partial(store.store_decisions, task)
-            row = run_task(learner, task, partial(on_step, index), on_decided=on_decided)
+            before = index * steps
+            row = run_task(learner, task, partial(_on_step, on_steps, before), on_decided=on_decided)
             rows.setdefault(row.time, row)
             if store is not None:
                 store.append(row)
                 if index < len(plan) - 1:
                     learner.save(store.checkpoint(seed))
-            on_step(index, _steps(configuration))
+            on_steps(before + steps)
     if store is not None:
         store.finish(seed)
-    on_step(len(plan) - 1, _steps(configuration))
+    on_steps(len(plan) * steps)
     return tuple(rows[value(task.time)] for task in plan)
+
+
+def _on_step(on_steps: Callable[[int], object], before: int, step: int, _loss: float) -> None:
+    on_steps(before + step)
 
 
 def _resumed(fresh: LifelongLearner, folder: Path, done: Sequence[Task]) -> LifelongLearner:

@@ -12,6 +12,9 @@
 A line counts once it ends in a newline; an incomplete last line is cut off. The decisions of a task are written before
 its line, and its line before the checkpoint. So decisions without a line are written again, a learner that is behind
 the lines repeats the tasks it lacks, and a learner that is ahead of them is not used.
+
+One process holds the lock of the folder. Processes that it starts, one for each seed, write the files of their seed
+and append lines. They share a second lock, so that after a kill a new run waits until the last of them has ended.
 """
 
 from __future__ import annotations
@@ -19,8 +22,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import logging
-import os
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -30,17 +31,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evergraph.errors import InputError
+from evergraph.errors import EvergraphError, InputError
 from evergraph.evaluation.configuration import differences
+from evergraph.evaluation.processes import is_orphan
 from evergraph.evaluation.results import TaskRow
-from evergraph.storage.files import LOCK, append_line, disk_errors, locked, sync_folder, write_atomic
+from evergraph.storage.files import LOCK, append_line, disk_errors, locked, only_one, shared, sync_folder, write_atomic
 
 if TYPE_CHECKING:
     from evergraph.learning.task import Decisions, Task
 
 __all__ = ["DecisionTable", "RunFolder", "StoredRun", "open_run", "read_decisions", "read_run", "write_decisions"]
-
-log = logging.getLogger(__name__)
 
 FORMAT = "evergraph run"
 FORMAT_VERSION = 1
@@ -49,6 +49,7 @@ GRAPH = "graph.json"
 RESULTS = "results.jsonl"
 DECISIONS = "decisions"
 CHECKPOINTS = "checkpoints"
+PROCESSES = ".processes"
 
 _SeedAndTime = tuple[int, int | str]
 
@@ -70,7 +71,7 @@ class RunFolder:
             return
         path = self.path / RESULTS
         with disk_errors(path, _NOT_WRITTEN):
-            append_line(path, json.dumps(row.as_dict(), ensure_ascii=False, allow_nan=False).encode())
+            append_line(path, json.dumps(row.as_dict(), ensure_ascii=False, allow_nan=False).encode(), cut=True)
         self.rows[row.seed, row.time] = row
 
     def store_graph(self, description: Callable[[], Mapping[str, Any]]) -> None:
@@ -99,8 +100,16 @@ class RunFolder:
     def finish(self, seed: int) -> None:
         """Remove the learner of a seed that has all its rows."""
         shutil.rmtree(self.checkpoint(seed), ignore_errors=True)
-        with contextlib.suppress(OSError):  # not empty: another seed has a learner
-            self.checkpoint(seed).parent.rmdir()
+
+    @contextlib.contextmanager
+    def from_process(self) -> Iterator[None]:
+        """Write to the folder from a process that the holder of the lock has started."""
+        with contextlib.ExitStack() as held:
+            with disk_errors(self.path, _NOT_WRITTEN):
+                held.enter_context(shared(self.path / PROCESSES))
+            if is_orphan():  # the lock is lost, and nobody waits for this process
+                raise EvergraphError("the run has ended")
+            yield
 
 
 def decisions_file(folder: Path, seed: int, time: int | str) -> Path:
@@ -225,8 +234,14 @@ def open_run(
             folder.mkdir(parents=True, exist_ok=True)
             held.enter_context(locked(folder, "run"))
             _check_destination(folder)  # again: another process may have written to it before the lock
+            if (folder / PROCESSES).exists():
+                with only_one(folder / PROCESSES, f"{folder}: waiting for the processes of a killed run to end"):
+                    pass
             rows = _prepare(folder, identity, times, replace=replace)
         yield RunFolder(folder, rows)
+        with contextlib.suppress(OSError):
+            (folder / PROCESSES).unlink(missing_ok=True)
+            (folder / CHECKPOINTS).rmdir()  # unless another seed has a learner
 
 
 def _check_destination(folder: Path) -> None:
@@ -290,15 +305,7 @@ def _difference(there: Mapping[str, Any], identity: Mapping[str, Any]) -> str | 
 
 
 def _read_rows(path: Path, times: Collection[int | str]) -> dict[_SeedAndTime, TaskRow]:
-    """Read all rows, after cutting off an incomplete last line."""
-    data = _bytes_of(path)
-    whole = data.rfind(b"\n") + 1
-    if whole < len(data):
-        log.info("%s: cutting off an incomplete last line", path)
-        with path.open("r+b") as file:
-            file.truncate(whole)
-            os.fsync(file.fileno())
-    rows = _parse_rows(path, data)
+    rows = _parse_rows(path, _bytes_of(path))
     for number, row in enumerate(rows.values(), start=1):
         if row.time not in times:
             raise _broken(path, number, f"this is a row of {row.time}, but the run has no such task")

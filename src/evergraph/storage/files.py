@@ -21,6 +21,7 @@ __all__ = [
     "locked",
     "only_one",
     "refuse_link",
+    "shared",
     "sync_folder",
     "write_atomic",
     "write_synced",
@@ -58,8 +59,8 @@ def write_atomic(path: Path, data: bytes, *, sync: bool = True) -> None:
         sync_folder(path.parent)
 
 
-def append_line(path: Path, line: bytes) -> None:
-    """Append a line and wait until the disk confirms it; an unfinished last line is closed first."""
+def append_line(path: Path, line: bytes, *, cut: bool = False) -> None:
+    """Append a line and wait until the disk confirms it; an unfinished last line is closed first, or ``cut`` off."""
     new = not path.exists()
     with os.fdopen(_open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND), "r+b") as file:
         with contextlib.suppress(ImportError):  # not on Windows
@@ -69,7 +70,12 @@ def append_line(path: Path, line: bytes) -> None:
         end = file.seek(0, os.SEEK_END)
         if end:
             file.seek(end - 1)
-            line = (b"" if file.read(1) == b"\n" else b"\n") + line
+            unfinished = file.read(1) != b"\n"
+            if unfinished and cut:
+                _log.info("%s: cutting off an incomplete last line", path)
+                file.seek(0)
+                file.truncate(file.read().rfind(b"\n") + 1)
+            line = b"\n" + line if unfinished and not cut else line
         file.write(line + b"\n")
         file.flush()
         os.fsync(file.fileno())
@@ -136,7 +142,14 @@ def only_one(lock: Path, waiting: str = "") -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _held(path: Path, wait: float | None) -> Iterator[bool]:
+def shared(lock: Path) -> Iterator[None]:
+    """Hold a lock file together with others that share it; `only_one` waits for all of them."""
+    with _held(lock, None, shared=True):
+        yield
+
+
+@contextlib.contextmanager
+def _held(path: Path, wait: float | None, *, shared: bool = False) -> Iterator[bool]:
     """Lock a file; yields False if another process holds it for longer than ``wait`` seconds (None: no limit)."""
     try:
         import fcntl
@@ -146,7 +159,7 @@ def _held(path: Path, wait: float | None) -> Iterator[bool]:
     handle = _open(path, os.O_RDWR | os.O_CREAT)
     try:
         if wait is None:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            fcntl.flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
             yield True
             return
         end = time.monotonic() + wait
