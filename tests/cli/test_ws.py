@@ -415,6 +415,23 @@ def test_a_label_that_resembles_a_class_is_warned_of_and_the_printed_command_mer
     assert graph.labels[graph.find([rows[1]["paper"]])].tolist() == ["class 00"]
 
 
+def test_reasons_are_lists_and_only_csv_joins_them(command, waiting, tmp_path):
+    decisions = json.loads(command("ws", "predict", waiting, "--json")[1])["decisions"]
+    for suffix in ("csv", "parquet"):
+        assert command("ws", "predict", waiting, "--out", tmp_path / f"out.{suffix}")[0] == 0
+    table = pq.read_table(tmp_path / "out.parquet").to_pylist()
+    for row, typed, text in zip(decisions, table, rows_of(tmp_path / "out.csv"), strict=True):
+        assert row["nearest"] == typed["nearest"]
+        assert [list(one) for one in row["nearest"]] == [["class", "probability"]] * 3
+        assert row["neighbours"] == typed["neighbours"]
+        assert all(list(one) == ["class", "count"] for one in row["neighbours"])
+        assert text["nearest"] == ", ".join(f"{one['class']} {one['probability']:.2f}" for one in row["nearest"])
+        assert text["neighbours"] == ", ".join(f"{one['class']} {one['count']}" for one in row["neighbours"])
+    review = json.loads(command("ws", "review", waiting, "--json")[1])
+    flagged = {row["id"]: row["neighbours"] for row in decisions}
+    assert all(row["neighbours"] == flagged[row["id"]] for row in review["vertices"])
+
+
 def test_vertices_and_edges_are_removed(command, data, waiting, tmp_path):
     graph = Workspace(waiting).graph
     code, out, _ = command("ws", "remove", waiting, "--ids", "p0, p1")

@@ -8,7 +8,18 @@ from typing import Any
 import numpy as np
 
 from evergraph.analysis.description import ClassHistory, DifferenceSummary, DriftAt, GraphDescription
-from evergraph.report.content import FlaggedVertex, Headline, Missing, ReportContent, Review, Slice, Slices, Transfer
+from evergraph.report.content import (
+    FlaggedGroup,
+    FlaggedVertex,
+    Groups,
+    Headline,
+    Missing,
+    ReportContent,
+    Review,
+    Slice,
+    Slices,
+    Transfer,
+)
 from evergraph.report.measures import band_of_share, calibration_of, confusion_of, threshold_curve_of
 
 ATTACK = "</script><script>alert(1)</script>"
@@ -42,7 +53,7 @@ def ordinary(names: tuple[str, ...] | None = None, times: tuple[str, ...] | None
             vertices=300 + at,
             labelled=200,
             known_classes=10 + at,
-            new_classes=at % 3,
+            unseen_classes=at % 4,
             accuracy=band_of_share(0.5 + 0.02 * (at % 7), 200),
             known_accuracy=band_of_share(0.6 + 0.02 * (at % 5), 180),
             unseen=0.05 * (at % 4),
@@ -57,6 +68,10 @@ def ordinary(names: tuple[str, ...] | None = None, times: tuple[str, ...] | None
     review = tuple(
         FlaggedVertex(f"vertex {at} {name}", times[-1], 0.5 - 0.01 * at, name, 0.3, (name, "word"), ((name, 3),), name)
         for at, name in enumerate(names)
+    )
+    groups = tuple(
+        FlaggedGroup(at, times[-1], 9, 7, (name, "word"), ((f"vertex {name}", (name,)), ("x", ())), ((name, 3),))
+        for at, name in enumerate(names[:4], 1)
     )
     confusion = confusion_of(truth, decided, unseen, "a test")
     return ReportContent(
@@ -78,6 +93,7 @@ def ordinary(names: tuple[str, ...] | None = None, times: tuple[str, ...] | None
         calibration=calibration_of(probability, best == truth),
         threshold=threshold_curve_of(probability, unseen, on="probability", in_force=0.5),
         review=Review(review, f"All of {names[0]}."),
+        groups=Groups(groups, f"Some of {names[0]}."),
         details=(("graph", names[0]), ("command", f"evergraph run {names[0]} --out x"), (names[0], names[-1])),
     )
 
@@ -131,7 +147,7 @@ def hostile() -> ReportContent:
 def empty() -> ReportContent:
     """Nothing but reasons."""
     reason = Missing(f"There is none of it: {ATTACK}.")
-    names = ("slices", "transfer", "graph", "confusion", "calibration", "threshold", "review")
+    names = ("slices", "transfer", "graph", "confusion", "calibration", "threshold", "groups", "review")
     parts: dict[str, Any] = dict.fromkeys(names, reason)
     return replace(ordinary(), kind="workspace", notes=(), **parts)
 

@@ -16,8 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evergraph.analysis import GraphDescription
+from evergraph.analysis.description import DriftAt
+from evergraph.report import charts
 from evergraph.report.charts import shortened
 from evergraph.report.content import (
+    Band,
     Calibration,
     ConfusionTable,
     ReportContent,
@@ -91,7 +94,7 @@ def test_the_page_is_complete_and_harmless(name: str) -> None:
     assert "unsafe-inline" not in policy.split("style-src")[0]
     assert content.title in reader.texts
     if name == "empty":
-        assert sum("There is none of it" in text for text in reader.texts) == 11
+        assert sum("There is none of it" in text for text in reader.texts) == 12
 
 
 def test_every_number_is_in_a_table() -> None:
@@ -167,8 +170,43 @@ def test_one_step_is_told_in_the_singular(history: int, steps: str, told: str) -
     assert told in page_of(dataclasses.replace(contents.empty(), graph=graph, history=history))
 
 
+@pytest.mark.parametrize("highest", [0.0, 0.04, 0.11, 0.3, 0.51, 1.0])
+def test_axes_of_shares_start_at_0_and_end_above_the_highest(highest: float) -> None:
+    slices = contents.ordinary().slices
+    rows = [dataclasses.replace(row, unseen=highest / 2, flagged=Band(highest)) for row in slices.rows]
+    chart = charts.unseen_chart(dataclasses.replace(slices, rows=tuple(rows)))
+    low, high = chart.layout["yaxis"]["range"]
+    assert low == 0
+    assert 100 * highest < high <= max(102, 1)
+    assert high <= max(10.2, 300 * highest)
+    few = tuple(dataclasses.replace(row, flagged=Band(highest, 0, min(1, highest + 0.2))) for row in rows[:2])
+    bars = charts.unseen_chart(dataclasses.replace(slices, rows=few)).layout["yaxis"]["range"]
+    assert bars[1] > 100 * min(1, highest + 0.2)
+
+
+def test_no_chart_is_empty() -> None:
+    """Without a number to draw, a sentence says what is missing."""
+    content = contents.ordinary()
+    bare = tuple(
+        dataclasses.replace(row, accuracy=None, known_accuracy=None, unseen=None, flagged=None)
+        for row in content.slices.rows
+    )
+    graph = dataclasses.replace(content.graph, drift=[DriftAt(time, None, None) for time in content.graph.times])
+    transfer = dataclasses.replace(content.transfer, gains=(None,) * len(content.transfer.times))
+    slices = dataclasses.replace(content.slices, rows=bare)
+    nothing = dataclasses.replace(content, slices=slices, graph=graph, transfer=transfer)
+    page = page_of(nothing)
+    for name in ("accuracy", "unseen", "drift", "transfer"):
+        assert f'id="{name}-chart"' not in page, name
+        assert f'id="{name}-chart"' in page_of(content), name
+    flagged = dataclasses.replace(slices, rows=tuple(dataclasses.replace(row, flagged=Band(0.2)) for row in bare))
+    page = page_of(dataclasses.replace(nothing, slices=flagged))
+    assert 'id="unseen-chart"' in page
+    assert 'id="accuracy-chart"' not in page
+
+
 def test_parts_of_a_graph_that_has_none() -> None:
     graph = dataclasses.replace(contents.described(("x",), ("1", "2")), classes=[], drift=[], past_differences=None)
     page = page_of(dataclasses.replace(contents.empty(), graph=graph))
-    for told in ("Only one period has labels", "no classes to show", "no edges before the first task"):
+    for told in ("Fewer than two periods have labels", "no classes to show", "no edges before the first task"):
         assert told in page

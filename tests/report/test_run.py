@@ -134,6 +134,37 @@ def test_labels_that_are_not_there_are_null(tmp_path: Path) -> None:
     assert slices.rows[-1].vertices - slices.rows[-1].labelled == 20
 
 
+def test_what_is_flagged_in_a_slice_without_labels_is_shown(tmp_path: Path, command) -> None:
+    ids = GRAPH.window(5, 5).ids
+    graph = GRAPH.relabel(list(ids), [None] * len(ids))
+    result = run(SMALL, graph, SEEDS, out=tmp_path / "r")
+    shares = []
+    for seed in SEEDS:
+        path = tmp_path / "r" / "decisions" / f"seed-{seed}" / "5.parquet"
+        shares.append(read_decisions(path.read_bytes(), path).flagged.mean())
+    last = is_a(run_content(tmp_path / "r").slices, Slices).rows[-1]
+    assert last.flagged is not None
+    assert last.flagged.mean == pytest.approx(np.mean(shares))
+    assert (last.labelled, last.unseen, last.unseen_classes, last.accuracy) == (0, None, None, None)
+    assert result.tasks()[-1]["rejected"] == pytest.approx(np.mean(shares))
+    graph.save(tmp_path / "g")
+    table = command("run", str(tmp_path / "g"), "--steps", "1", "--history", "1", "--first", "5")[1]
+    row = next(line.split() for line in table.splitlines() if line.strip().startswith("5 "))
+    assert re.fullmatch(r"[0-9.]+%", row[6])
+    assert row[7:9] == ["-", "-"]
+
+
+def test_unseen_classes_are_counted_where_there_are_unseen_vertices(made: tuple[Path, Run]) -> None:
+    folder, result = made
+    rows = is_a(run_content(folder).slices, Slices).rows
+    assert sum(row.unseen_classes for row in rows) > 0
+    for row, task in zip(rows, result.tasks(), strict=True):
+        assert (row.unseen_classes > 0) == (task["unseen"] > 0) == (row.unseen > 0)
+        known = {GRAPH.labels[at] for at in range(len(GRAPH)) if 2 <= GRAPH.times[at] < task["time"]}
+        labels = set(GRAPH.window(task["time"], task["time"]).labels.tolist())
+        assert row.unseen_classes == len(labels - known)
+
+
 def test_replace_clears_what_was_kept_and_more_seeds_add_to_it(copied: Path) -> None:
     (copied / "decisions" / "seed-7").mkdir()
     run(dataclasses.replace(SMALL, steps=1), GRAPH, [4], out=copied, replace=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -77,6 +78,36 @@ def test_the_vertices_to_review_are_those_of_the_workspace(folder: Path) -> None
     assert content.review.rows[0].neighbours == rows[0].neighbours
 
 
+def test_unseen_classes_are_those_that_the_labels_have_and_the_model_had_not(folder: Path, tmp_path: Path) -> None:
+    assert workspace_content(folder).slices.rows[0].unseen_classes == 0
+    assert workspace_content(folder).slices.rows[0].unseen == 0
+    shutil.copytree(folder, tmp_path / "ws")
+    ids = GRAPH.window(FIRST, FIRST).ids.tolist()
+    Workspace(tmp_path / "ws").label(ids[:4], ["one", "other", "one", "class 00"])
+    first, second = workspace_content(tmp_path / "ws").slices.rows
+    assert (first.unseen_classes, first.unseen) == (2, pytest.approx(3 / len(ids)))
+    assert second.unseen_classes is None  # it has no labels
+
+
+def test_the_groups_to_review_are_those_of_the_workspace(folder: Path) -> None:
+    content, workspace = workspace_content(folder), Workspace(folder)
+    groups, best = workspace.groups(), {row.id: row.best for row in workspace.review(None)}
+    assert groups
+    assert [(one.number, one.size, one.words) for one in content.groups.rows] == [
+        (group.number, group.size, group.terms) for group in groups
+    ]
+    for group, shown in zip(groups, content.groups.rows, strict=True):
+        names = [best[id] for id in group.members]
+        assert group.nearest[0][1] == max(map(names.count, names))
+        assert dict(group.nearest) == {name: names.count(name) for name, _ in group.nearest}
+        assert shown.examples == tuple((str(id), words) for id, words in group.exemplars)
+        assert group.as_dict()["nearest"] == [{"class": name, "count": count} for name, count in group.nearest]
+    page = page_of(content)
+    assert f"evergraph ws classes create {folder} NAME --group 1." in page.replace("<span>", "").replace("</span>", "")
+    assert 'href="#groups"' in page
+    assert 'href="#groups"' not in page_of(replace(content, groups=None))
+
+
 def test_the_page_says_of_which_vertices_its_shares_are(folder: Path) -> None:
     content = workspace_content(folder)
     page = page_of(content)
@@ -85,9 +116,13 @@ def test_the_page_says_of_which_vertices_its_shares_are(folder: Path) -> None:
     assert "Settings, models and the last commands." in page
     assert "The closer the lines, the better" not in page
     assert "to repeat this run" not in page
-    as_run = page_of(replace(content, kind="run"))
-    assert "The closer the lines, the better" in as_run
-    assert "all decided vertices" not in as_run
+    # What counts is whether labels are missing, not where the decisions are from.
+    for kind in ("run", "workspace"):
+        complete = replace(content.slices, rows=content.slices.rows[:1])
+        whole = page_of(replace(content, kind=kind, slices=complete))
+        assert "The closer the lines, the better" in whole
+        assert "all decided vertices" not in whole
+        assert "Share of all decided vertices" in page_of(replace(content, kind=kind))
 
 
 def test_a_fresh_workspace_says_what_is_missing(tmp_path: Path) -> None:
@@ -98,7 +133,12 @@ def test_a_fresh_workspace_says_what_is_missing(tmp_path: Path) -> None:
         assert "evergraph ws predict" in part.reason
     workspace.add(*to_tables(GRAPH, FIRST, FIRST, labels=False))
     workspace.predict()
-    assert "evergraph ws label" in workspace_content(tmp_path / "ws").confusion.reason
+    content = workspace_content(tmp_path / "ws")
+    assert "evergraph ws label" in content.confusion.reason
+    page = page_of(content)
+    assert "the accuracy is unknown. To add labels: evergraph ws label." in page
+    assert 'id="accuracy-chart"' not in page
+    assert 'id="unseen-chart"' in page
 
 
 def test_the_command_writes_the_page(folder: Path, tmp_path: Path, command) -> None:

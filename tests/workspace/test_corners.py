@@ -253,7 +253,7 @@ def test_edges_of_days_before_1970_are_as_old_as_their_younger_end(tmp_path: Pat
     )
     workspace = Workspace.create(tmp_path / "ws", graph, model=MLP(hidden=2), history=3, steps=2)
     workspace.add({"id": ["g"], "time": ["1969-01-07"], "text": ["one"]}, [("a", "c"), ("g", "f")])
-    assert workspace.predict().column("neighbours").to_pylist() == ["y 1"]
+    assert workspace.predict().column("neighbours").to_pylist() == [[{"class": "y", "count": 1}]]
     last = workspace.graph.last_time
     assert workspace.graph.up_to(last - 1).n_edges == 2
     assert workspace.graph.up_to(last).n_edges == 4

@@ -345,4 +345,13 @@ def test_a_word_of_one_member_is_no_term() -> None:
     texts = ["old"] * 20 + ["new alpha", "new beta", "new gamma"]
     graph = EvolvingGraph.build({"id": list(range(23)), "time": [1] * 20 + [2] * 3, "text": texts})
     assert telling_words(sight_of(graph, 2), np.arange(3), np.zeros(3, np.int64), 5) == [("new",)]
+    told = ["old news of it"] * 8 + ["lemma for the and"] * 3
+    spoken = EvolvingGraph.build({"id": list(range(11)), "time": [1] * 8 + [2] * 3, "text": told})
+    assert telling_words(sight_of(spoken, 2), np.arange(3), np.zeros(3, np.int64), 5) == [("lemma",)]
+    # Columns of another kind may have any name.
+    rows = np.array([[1, 0]] * 8 + [[0, 1]] * 3)
+    named = EvolvingGraph.build(
+        {"id": list(range(11)), "time": [1] * 8 + [2] * 3}, features=sparse.csr_array(rows), feature_names=["of", "and"]
+    )
+    assert telling_words(sight_of(named, 2), np.arange(3), np.zeros(3, np.int64), 5) == [("and",)]
     assert telling_words(sight_of(graph, 2), np.arange(0), np.zeros(0, np.int64), 5) == []

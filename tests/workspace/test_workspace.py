@@ -277,12 +277,15 @@ def test_decisions_and_their_reasons_are_those_of_the_model(workspace: Workspace
         assert row["model"] == 1
         assert row["class"] in (row["best"], UNSEEN)
         assert (row["class"] == UNSEEN) == (row["probability"] < 0.5) == (row["score"] > 0)
-        assert row["nearest"].startswith(f"{row['best']} {row['probability']:.2f}")
+        assert len(row["nearest"]) == 3
+        assert row["nearest"][0] == {"class": row["best"], "probability": pytest.approx(row["probability"], abs=1e-6)}
         around = neighbours.neighbours(row["id"])
         known = truth_of(sorted(around - set(ids)))
-        words = dict(part.rsplit(" ", 1) for part in row["neighbours"].split(", ") if part)
-        counts = {name: str(known.count(name)) for name in set(known)}
-        assert words == counts | ({"no label": str(len(around & set(ids)))} if around & set(ids) else {})
+        counts = {name: known.count(name) for name in set(known)}
+        counts |= {"no label": len(around & set(ids))} if around & set(ids) else {}
+        assert {one["class"]: one["count"] for one in row["neighbours"]} == counts
+        kept = workspace.decisions()[str(row["id"])]
+        assert (kept["nearest"], kept["neighbours"]) == (row["nearest"], row["neighbours"])
     assert len(graph) == len(GRAPH.up_to(FIRST))
 
 
@@ -309,7 +312,7 @@ def test_a_retired_class_is_never_decided(learnt: Workspace) -> None:
     learnt.retire_class(gone)
     found = learnt.predict()
     assert gone not in found.column("best").to_pylist() + found.column("class").to_pylist()
-    assert not any(gone in row for row in found.column("nearest").to_pylist())
+    assert gone not in {one["class"] for row in found.column("nearest").to_pylist() for one in row}
     assert next(row for row in learnt.classes() if row.name == gone).retired
     unchanged(learnt, lambda: learnt.label(ids_of(FIRST + 1)[:1], [gone]), "is retired")
     learnt.create_class(gone)
@@ -354,7 +357,7 @@ def test_merged_classes_say_one_name_at_once_and_after_an_update(learnt: Workspa
         assert not {one, other} & {row["best"], row["class"]}
         assert np.isfinite(row["score"])
         assert learnt.state.model.classes.count("both") == 1
-    assert "both" in learnt.predict().column("best").to_pylist() + [row["nearest"].split()[0] for row in [row]]
+    assert "both" in [*learnt.predict().column("best").to_pylist(), row["nearest"][0]["class"]]
 
 
 def test_renamed_classes_are_renamed_everywhere(learnt: Workspace) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -11,19 +13,34 @@ from numpy.typing import NDArray
 from evergraph.graph.evolving import Window
 from evergraph.graph.features import WordCounts
 
-__all__ = ["in_words", "neighbours_of", "words_of"]
+__all__ = ["STOP_WORDS", "in_words", "neighbours_of", "words_of"]
+
+STOP_WORDS = frozenset(
+    """
+    about above after again against all also although am among an and any are as at be because been before being below
+    between both but by can cannot could did do does doing done down due during each either else etc even ever every few
+    for from further had has have having he her here hers herself him himself his how however if in into is it its
+    itself just like many may me might more moreover most much must my myself neither no nor not of off often on once
+    one only or other others otherwise our ours ourselves out over own per rather same see shall she should since so
+    some such than that the their theirs them themselves then there therefore these they this those through to too
+    toward towards under until up upon us very via was we were what when where whether which while who whose why
+    will with within without would yet you your yours yourself
+    """.split()  # noqa: SIM905
+) | {"hence", "thus", "whom"}  # prose: ok
+"""English words that say nothing about a class. They are never shown, but models and detectors read all words."""
 
 
 def words_of(window: Window, rows: NDArray[np.integer], before: int, most: int = 8) -> list[tuple[str, ...]]:
-    """Return up to ``most`` words with the highest TF-IDF of some vertices of a window; none without text.
+    """Return up to ``most`` words with the highest TF-IDF of some vertices of a window, without `STOP_WORDS`.
 
+    There are none without text.
     Document frequencies are from the texts before the period ``before``. Give the period after the vertices' own to
     include their own words, which are what distinguishes a new class.
 
     Examples
     --------
     >>> from evergraph import EvolvingGraph
-    >>> texts = ["a common word", "a word", "rare word"]
+    >>> texts = ["a common word", "a word", "the rare word"]
     >>> graph = EvolvingGraph.build({"id": [1, 2, 3], "time": [1, 1, 2], "text": texts})
     >>> words_of(graph.window(1, 2), np.array([2]), before=3)
     [('rare', 'word')]
@@ -35,8 +52,9 @@ def words_of(window: Window, rows: NDArray[np.integer], before: int, most: int =
     found = []
     for row in rows:
         start, stop = matrix.indptr[row], matrix.indptr[row + 1]
-        order = np.argsort(-matrix.data[start:stop], kind="stable")[:most]
-        found.append(tuple(features.columns[int(column)] for column in matrix.indices[start:stop][order]))
+        order = np.argsort(-matrix.data[start:stop], kind="stable")
+        words = (features.columns[int(column)] for column in matrix.indices[start:stop][order])
+        found.append(tuple(islice((word for word in words if word not in STOP_WORDS), most)))
     return found
 
 
@@ -71,6 +89,13 @@ def neighbours_of(
     return found
 
 
-def in_words(neighbours: tuple[tuple[str, int], ...]) -> str:
-    """Return one result of `neighbours_of` as text, such as ``x 2, no label 1``."""
-    return ", ".join(f"{name} {count}" for name, count in neighbours)
+def in_words(classes: Iterable[tuple[str, float]] | Iterable[Mapping[str, Any]]) -> str:
+    """Return classes with their counts or probabilities as text.
+
+    Examples
+    --------
+    >>> in_words([("x", 2), ("no label", 1)]), in_words([{"class": "x", "probability": 0.516}])
+    ('x 2, no label 1', 'x 0.52')
+    """
+    pairs = (one.values() if isinstance(one, Mapping) else one for one in classes)
+    return ", ".join(f"{name} {value if isinstance(value, int) else f'{value:.2f}'}" for name, value in pairs)

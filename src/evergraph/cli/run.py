@@ -200,14 +200,14 @@ def _show_tasks(to: Console, result: Run) -> None:
             _number(task["accuracy"], ".3f"),
             _number(task["open_f1"], ".3f"),
             _number(task["rejected"], ".1%"),
-            _number(task["unseen"], ",.0f"),
+            _number(task["unseen"] if task["vertices"] else None, ",.0f"),  # not known without labels
             _number(task["mcc"] if task["unseen"] else None, ".3f"),  # 0 by definition without unseen vertices
             _number(task["seconds"], ".2f"),
         )
     to.print(table)
     to.print(
         "vertices: in the window; test: to predict; known: known classes; flagged: share flagged as unseen; unseen: "
-        "number of vertices of unseen classes.\n"
+        "number of labelled vertices of unseen classes.\n"
     )
 
 

@@ -41,6 +41,8 @@ _MOST_GROUPS = 10
 
 def show_decisions(to: Console, table: pa.Table, *, brief: bool) -> None:
     """Print how many vertices were decided and flagged and, unless brief, the first decisions."""
+    from evergraph.analysis.explain import in_words
+
     decided, models = table.column("class").to_pylist(), table.column("model").to_pylist()
     times = dict.fromkeys(map(str, table.column("time").to_pylist()))
     vertices = counted(len(decided), "vertex", "vertices")
@@ -63,8 +65,8 @@ def show_decisions(to: Console, table: pa.Table, *, brief: bool) -> None:
             _cut(row["class"], widths[1]),
             f"{row['score']:.3f}",
             f"{row['probability']:.3f}",
-            _cut(row["nearest"], left - left // 2),
-            _cut(row["neighbours"] or "none", left // 2),
+            _cut(in_words(row["nearest"]), left - left // 2),
+            _cut(in_words(row["neighbours"]) or "none", left // 2),
         )
     to.print(shown)
     more = len(decided) - len(rows)
@@ -254,7 +256,13 @@ def check_out(out: Path | None, *, replace: bool, parquet: bool = True) -> None:
 def write_table(out: Path, table: pa.Table, *, raw: bool = False) -> None:
     """Write a table as CSV or Parquet, depending on the file's name; atomic. ``raw`` is for CSV: see `_write_csv`."""
     if out.suffix.lower() == _CSV:
-        _write_csv(out, table.column_names, zip(*(column.to_pylist() for column in table.columns), strict=True), raw)
+        from evergraph.analysis.explain import in_words
+
+        columns = [
+            list(map(in_words, column.to_pylist())) if name in ("nearest", "neighbours") else column.to_pylist()
+            for name, column in zip(table.column_names, table.columns, strict=True)
+        ]
+        _write_csv(out, table.column_names, zip(*columns, strict=True), raw)
         return
     import pyarrow.parquet as pq
 

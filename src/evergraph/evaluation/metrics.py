@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -259,7 +259,7 @@ class TaskScores:
     macro_f1, open_f1
         `macro_f1` of the most likely known class, and `open_macro_f1` of the decisions.
     rejected
-        Share of the vertices that is flagged as unseen.
+        Share of the decided vertices that is flagged as unseen; those without a label count, too.
     confusion, auroc, aupr, fpr95, oracle_mcc
         Flagged vertices and scores against unseen classes.
     confusion_never_before, auroc_never_before, open_f1_never_before
@@ -376,7 +376,7 @@ def score_task(
 
 
 def evaluate(task: Task, decisions: Decisions) -> TaskScores:
-    """Compute all metrics of a task's decisions; vertices without a label are left out.
+    """Compute all metrics of a task's decisions; vertices without a label count only for ``rejected``.
 
     A class counts as unseen if it was never among the labels that the learner trained on, which depends on the history
     and on the released labels. It counts as ``never_before`` if no vertex of an earlier period has it.
@@ -391,7 +391,7 @@ def evaluate(task: Task, decisions: Decisions) -> TaskScores:
     labelled = np.array([name is not None for name in truth], bool)
     truth = truth[labelled]
     known = set(decisions.known)
-    return score_task(
+    scores = score_task(
         truth,
         decisions.best[labelled],
         decisions.classes[labelled],
@@ -399,6 +399,7 @@ def evaluate(task: Task, decisions: Decisions) -> TaskScores:
         np.array([name not in known for name in truth], bool),
         task.never_before[labelled],
     )
+    return replace(scores, rejected=float(decisions.flagged.mean()) if len(decisions) else math.nan)
 
 
 # --- tasks and seeds -------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -100,7 +100,7 @@ def accuracy_chart(slices: Slices) -> Chart:
         *_banded(times, [row.accuracy for row in slices.rows], keys[0]),
     ]
     label = f"Line chart of the accuracy from {times[0]} to {times[-1]}; the numbers are in the table below."
-    return Chart("accuracy-chart", label, "Accuracy, % of vertices", data, _over_time(times), keys)
+    return Chart("accuracy-chart", label, "Accuracy, % of vertices", data, _shares_over_time(times, data), keys)
 
 
 def unseen_chart(slices: Slices) -> Chart:
@@ -115,7 +115,7 @@ def unseen_chart(slices: Slices) -> Chart:
     label = (
         f"Line chart of flagged and unseen vertices from {times[0]} to {times[-1]}; the numbers are in the table below."
     )
-    return Chart("unseen-chart", label, "Share of vertices, %", data, _over_time(times), keys)
+    return Chart("unseen-chart", label, "Share of vertices, %", data, _shares_over_time(times, data), keys)
 
 
 def transfer_chart(transfer: Transfer) -> Chart:
@@ -345,6 +345,21 @@ def _over_time(times: Sequence[str]) -> dict[str, Any]:
         dates = all(re.fullmatch(r"\d{4}-\d{2}(-\d{2})?", time) for time in times)
         layout["xaxis"] |= {"type": "date"} if dates else {"type": "category", "nticks": 6}
     return layout
+
+
+def _shares_over_time(times: Sequence[str], data: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the layout of shares in percent over periods, from 0 to a round number above the highest."""
+    layout = _over_time(times)
+    highest = max((value for line in data for value in _reached(line) if value is not None), default=0)
+    top = next(top for top in (10, 20, 50, 100) if highest <= top or top == 100)
+    layout["yaxis"] |= {"range": [0, 1.02 * top]}  # with room for a dot at the top
+    return layout
+
+
+def _reached(line: Mapping[str, Any]) -> list[float | None]:
+    """Return the values of a line, with its error bars."""
+    ends = line.get("error_y", {}).get("array", [None] * len(line["y"]))
+    return [None if y is None else y + (up or 0) for y, up in zip(line["y"], ends, strict=True)]
 
 
 def _rows(names: Sequence[str], marks: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:

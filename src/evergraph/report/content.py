@@ -37,14 +37,15 @@ class Band:
 
 @dataclass(frozen=True)
 class Slice:
-    """The results of one slice. Shares are from 0 to 1, of the labelled vertices.
+    """The results of one slice. Shares are from 0 to 1, of the labelled vertices; ``flagged`` of all decided ones.
 
     Parameters
     ----------
     vertices, labelled
         Number of decided vertices, and of those with a label.
-    known_classes, new_classes
-        Number of classes that the learner knew, and of those learned last.
+    known_classes, unseen_classes
+        Number of classes that the learner knew, and of those among the labels that it did not know (a mean over seeds);
+        None if this is not known.
     accuracy, known_accuracy
         Accuracy on all vertices and on vertices of known classes.
     unseen, flagged
@@ -61,7 +62,7 @@ class Slice:
     vertices: int
     labelled: int
     known_classes: int
-    new_classes: int
+    unseen_classes: float | None
     accuracy: Band | None
     known_accuracy: Band | None
     unseen: float | None
@@ -155,6 +156,27 @@ class Review:
 
 
 @dataclass(frozen=True)
+class FlaggedGroup:
+    """Flagged vertices that are similar to each other; examples are ids with words, ``nearest`` known classes."""
+
+    number: int
+    time: str
+    size: int
+    edges: int
+    words: tuple[str, ...]
+    examples: tuple[tuple[str, tuple[str, ...]], ...]
+    nearest: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Groups to review, the largest first; ``which`` says how many there are, and what to do with them."""
+
+    rows: tuple[FlaggedGroup, ...]
+    which: str
+
+
+@dataclass(frozen=True)
 class ReportContent:
     """Everything that a report shows.
 
@@ -168,6 +190,8 @@ class ReportContent:
         Description of the graph, and the history in use (None for the full history).
     details
         Names and values of all settings.
+    groups
+        Groups of flagged vertices; None in a run.
     """
 
     title: str
@@ -184,3 +208,4 @@ class ReportContent:
     threshold: ThresholdCurve | Missing
     review: Review | Missing
     details: tuple[tuple[str, str], ...]
+    groups: Groups | Missing | None = None

@@ -25,6 +25,7 @@ from evergraph.report.content import (
     Band,
     Calibration,
     ConfusionTable,
+    Groups,
     Headline,
     Missing,
     ReportContent,
@@ -38,6 +39,10 @@ from evergraph.storage.files import write_atomic
 __all__ = ["page_of", "write_page"]
 
 _NONE = "–"
+_NO_LABELS = {
+    "run": "No new vertex of these periods has a label, so the accuracy is unknown. Label some, and run again.",
+    "workspace": "No decided vertex has a label yet, so the accuracy is unknown. To add labels: evergraph ws label.",
+}
 _MOST_CLASSES = 3  # around a vertex to review
 _LARGEST = 20  # classes of a timeline
 
@@ -78,8 +83,16 @@ def page_of(content: ReportContent) -> str:
     packed, hashed = _library() if drawn else (None, "")
     scripts = f"'sha256-{_hash(script.encode())}' {hashed}".strip()
     template = _environment().get_template("report.html")
+    rows = () if isinstance(content.slices, Missing) else content.slices.rows
+    partly = any(row.labelled < row.vertices for row in rows)
     return template.render(
-        content=content, bodies=bodies, script=script, packed=packed, scripts=scripts, version=__version__
+        content=content,
+        bodies=bodies,
+        partly=partly,
+        script=script,
+        packed=packed,
+        scripts=scripts,
+        version=__version__,
     )
 
 
@@ -129,9 +142,11 @@ def _hash(code: bytes) -> str:
 # --- parts -----------------------------------------------------------------------------------------------------------
 
 
-def _body(content: ReportContent, field: str, show: Callable[[Any, ReportContent], Body | Missing]) -> Body | Missing:
+def _body(
+    content: ReportContent, field: str, show: Callable[[Any, ReportContent], Body | Missing]
+) -> Body | Missing | None:
     part = getattr(content, field)
-    return part if isinstance(part, Missing) else show(part, content)
+    return part if part is None or isinstance(part, Missing) else show(part, content)
 
 
 def _headlines(headlines: Sequence[Headline], _: ReportContent) -> Body:
@@ -147,13 +162,15 @@ def _headline(one: Headline) -> dict[str, Any]:
 
 def _all_periods(slices: Slices, _: ReportContent) -> Body:
     versions = any(row.version is not None for row in slices.rows)
-    heads = ["period", "vertices", "labelled", "known classes", "new classes", "accuracy", "95 % interval"]
+    heads = ["period", "vertices", "labelled", "known classes", "accuracy", "95 % interval", "unseen classes"]
     heads += ["truly unseen", "flagged", "MCC", "Open-F1", "drift", *(["model"] if versions else [])]
     rows = [
         [
             row.time,
-            *(f"{count:,}" for count in (row.vertices, row.labelled, row.known_classes, row.new_classes)),
-            *(_mean(row.accuracy), _interval(row.accuracy), _share(row.unseen), _mean(row.flagged)),
+            *(f"{count:,}" for count in (row.vertices, row.labelled, row.known_classes)),
+            *(_mean(row.accuracy), _interval(row.accuracy)),
+            _NONE if row.unseen_classes is None else f"{row.unseen_classes:,.3g}",
+            *(_share(row.unseen), _mean(row.flagged)),
             *(_score(row.mcc), _score(row.open_f1), _score(row.drift)),
             *([row.version or _NONE] if versions else []),
         ]
@@ -162,7 +179,21 @@ def _all_periods(slices: Slices, _: ReportContent) -> Body:
     return Body(table=Numbers("All periods in numbers", heads, rows), folded=False)
 
 
-def _transfer(transfer: Transfer, _: ReportContent) -> Body:
+def _accuracy(slices: Slices, content: ReportContent) -> Body | Missing:
+    if all(row.accuracy is None for row in slices.rows):
+        return Missing(_NO_LABELS[content.kind])
+    return Body(charts.accuracy_chart(slices), slices.intervals)
+
+
+def _unseen(slices: Slices, _: ReportContent) -> Body | Missing:
+    if all(row.flagged is None and row.unseen is None for row in slices.rows):
+        return Missing("An earlier Evergraph made this run and did not store what was flagged without a label.")
+    return Body(charts.unseen_chart(slices), slices.intervals)
+
+
+def _transfer(transfer: Transfer, _: ReportContent) -> Body | Missing:
+    if all(gain is None for gain in transfer.gains):
+        return Missing(f"The accuracy of no period is known in both runs. {transfer.against}")
     half = "" if transfer.half is None else f" ± {100 * transfer.half:.1f}"
     value = _signed(transfer.value)
     mean = f"From the second task on, warm restarts change the accuracy by {value}{half} percentage points on average."
@@ -172,8 +203,8 @@ def _transfer(transfer: Transfer, _: ReportContent) -> Body:
 
 
 def _drift(graph: GraphDescription, _: ReportContent) -> Body | Missing:
-    if len(graph.drift) < 2:
-        return Missing("Only one period has labels, so there is no drift to measure.")
+    if sum(one.consecutive is not None for one in graph.drift) < 1:
+        return Missing("Fewer than two periods have labels, so there is no drift to measure.")
     first = None if graph.first_task is None else str(graph.first_task)
     rows = [[str(one.time), _score(one.consecutive), _score(one.cumulative)] for one in graph.drift]
     heads = ["period", "from the previous period", "from all previous periods"]
@@ -201,7 +232,7 @@ def _differences(graph: GraphDescription, content: ReportContent) -> Body | Miss
     last = max(at for at, count in enumerate(found.counts) if count)
     shares = [count / sum(found.counts) for count in found.counts[: last + 1]]
     if history is None:
-        in_use = "This run uses the full history."
+        in_use = "The full history is in use."
     else:
         covered = _share(sum(shares[: history + 1]))
         in_use = f"The history in use, {_long(history, steps)}, covers {covered} of the pairs."
@@ -271,6 +302,19 @@ def _review(review: Review, _: ReportContent) -> Body:
     return Body(None, review.which, Numbers("Vertices to review", list(columns), rows, words, "cards"), folded=False)
 
 
+def _groups(groups: Groups, _: ReportContent) -> Body:
+    heads = ["group", "period", "size", "edges", "words", "examples", "nearest known classes"]
+    rows = [
+        [
+            *(f"{row.number:,}", row.time, f"{row.size:,}", f"{row.edges:,}", " ".join(row.words) or _NONE),
+            "; ".join(f"{id} ({' '.join(words)})" if words else id for id, words in row.examples),
+            _neighbours(row.nearest),
+        ]
+        for row in groups.rows
+    ]
+    return Body(None, groups.which, Numbers("Groups to review", heads, rows, [4, 5, 6], "cards"), folded=False)
+
+
 def _neighbours(classes: Sequence[tuple[str, int]]) -> str:
     shown = [f"{name} ×\u00a0{count}" for name, count in classes[:_MOST_CLASSES]]
     more = [f"{len(classes) - _MOST_CLASSES} more"] if len(classes) > _MOST_CLASSES else []
@@ -283,8 +327,8 @@ def _details(details: Sequence[tuple[str, str]], _: ReportContent) -> Body:
 
 _PARTS: dict[str, tuple[str, Callable[[Any, ReportContent], Body | Missing]]] = {
     "glance": ("headlines", _headlines),
-    "accuracy": ("slices", lambda slices, _: Body(charts.accuracy_chart(slices), slices.intervals)),
-    "unseen": ("slices", lambda slices, _: Body(charts.unseen_chart(slices), slices.intervals)),
+    "accuracy": ("slices", _accuracy),
+    "unseen": ("slices", _unseen),
     "numbers": ("slices", _all_periods),
     "transfer": ("transfer", _transfer),
     "drift": ("graph", _drift),
@@ -293,6 +337,7 @@ _PARTS: dict[str, tuple[str, Callable[[Any, ReportContent], Body | Missing]]] = 
     "calibration": ("calibration", _calibration),
     "threshold": ("threshold", _threshold),
     "history": ("graph", _differences),
+    "groups": ("groups", _groups),
     "review": ("review", _review),
     "details": ("details", _details),
 }

@@ -81,7 +81,7 @@ def run_content(folder: Path, against: Path | None = None) -> ReportContent:
             Headline(name, summary[key]["mean"], summary[key]["ci95"], kind, meaning)
             for key, (name, kind, meaning) in _HEADLINES.items()
         ),
-        slices=_slices(results, rows, graph),
+        slices=_slices(results, rows, graph, decided),
         transfer=_transfer(run, rows, against),
         graph=graph or _NO_GRAPH,
         history=None if isinstance(size, str) else size,
@@ -176,7 +176,7 @@ def _details(run: StoredRun, graph: GraphDescription | None, seeds: Sequence[int
 # --- slices and forward transfer -------------------------------------------------------------------------------------
 
 
-def _slices(results: Results, rows: _Rows, graph: GraphDescription | None) -> Slices:
+def _slices(results: Results, rows: _Rows, graph: GraphDescription | None, decided: _ByTask | Missing) -> Slices:
     moves = {} if graph is None else {one.time: one.consecutive for one in graph.drift}
     means = results.task_means()
     shares = {name: results.by_task(name).T for name in ("accuracy", "id_accuracy", "rejected")}
@@ -190,11 +190,11 @@ def _slices(results: Results, rows: _Rows, graph: GraphDescription | None) -> Sl
                 vertices=row.test_vertices,
                 labelled=labelled,
                 known_classes=round(mean["known_classes"]),
-                new_classes=round(mean["new_classes"]),
+                unseen_classes=_unseen_classes(decided, rows, str(row.time)) if labelled else None,
                 accuracy=_band(shares["accuracy"][task], labelled),
                 known_accuracy=_band(shares["id_accuracy"][task], counts.tn + counts.fp),
                 unseen=unseen,
-                flagged=_band(shares["rejected"][task], labelled),
+                flagged=_band(shares["rejected"][task], row.test_vertices),
                 mcc=mean["mcc"] if unseen else None,
                 open_f1=mean["open_f1"],
                 drift=moves.get(row.time),
@@ -206,6 +206,14 @@ def _slices(results: Results, rows: _Rows, graph: GraphDescription | None) -> Sl
         if len(rows) == 1
         else f"Bands are 95 % intervals of the mean over {len(rows)} seeds. They are wide with few seeds.",
     )
+
+
+def _unseen_classes(decided: _ByTask | Missing, rows: _Rows, time: str) -> float | None:
+    """Return how many classes of a slice the learner did not know, as a mean over seeds."""
+    if isinstance(decided, Missing):
+        return None
+    found = [decided[seed, time] for seed in rows]
+    return float(np.mean([len(set(one.truth[one.unseen].tolist())) for one in found]))
 
 
 def _band(values: np.ndarray[Any, np.dtype[np.float64]], n: int) -> Band | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,22 @@ import numpy as np
 from evergraph import __version__
 from evergraph.analysis import GraphDescription, describe
 from evergraph.evaluation.configuration import flat
-from evergraph.report.content import Band, FlaggedVertex, Headline, Missing, ReportContent, Review, Slice, Slices
+from evergraph.report.content import (
+    Band,
+    FlaggedGroup,
+    FlaggedVertex,
+    Groups,
+    Headline,
+    Missing,
+    ReportContent,
+    Review,
+    Slice,
+    Slices,
+)
 from evergraph.report.measures import band_of_share, calibration_of, confusion_of, threshold_of
 from evergraph.workspace import Workspace
 from evergraph.workspace.change import counted
-from evergraph.workspace.scores import SliceScores
+from evergraph.workspace.scores import SliceScores, Status
 from evergraph.workspace.store import ModelRecord
 
 __all__ = ["workspace_content"]
@@ -36,7 +48,8 @@ def workspace_content(folder: Path) -> ReportContent:
     status, described, models = workspace.status(), workspace.describe_model(), workspace.models()
     times = [row["period"] for row in workspace.decisions().values()] or [state.model.time]
     facts = describe(graph, folder.resolve().name, first=min(times), past=True)
-    scored = [row for rows in workspace.scored_decisions().values() for row in rows.values()]
+    by_time = workspace.scored_decisions()
+    scored = [row for rows in by_time.values() for row in rows.values()]
     return ReportContent(
         title=folder.resolve().name,
         kind="workspace",
@@ -49,13 +62,14 @@ def workspace_content(folder: Path) -> ReportContent:
         ),
         notes=(f"Next: evergraph ws {status.next_command} {folder} ({status.next_why}).",),
         headlines=_headlines(slices, scored),
-        slices=_slices(models, slices),
+        slices=_slices(models, slices, by_time),
         transfer=Missing("Forward transfer compares two runs, so only the report of a run has it."),
         graph=facts,
         history=state.settings.history,
         **_of_decisions(bool(slices), described.get("detector") or {}, scored),
         review=_review(workspace, status.to_review),
         details=_details(workspace, models, described, facts),
+        groups=_groups(workspace, folder, status),
     )
 
 
@@ -84,23 +98,26 @@ def _share(name: str, hits: Sequence[bool], meaning: str) -> Headline:
     return Headline(name, share, half, "share", meaning)
 
 
-def _slices(models: Sequence[ModelRecord], slices: Sequence[SliceScores]) -> Slices | Missing:
+def _slices(
+    models: Sequence[ModelRecord], slices: Sequence[SliceScores], scored: Mapping[int, Mapping[str, dict[str, Any]]]
+) -> Slices | Missing:
     if not slices:
         return _NO_DECISIONS
-    rows = tuple(_slice(models, one) for one in slices)
+    unseen: dict[Any, set[str]] = {}
+    for row in (row for rows in scored.values() for row in rows.values()):
+        unseen.setdefault(row["time"], set()).update([] if row["known"] else [row["truth"]])
+    rows = tuple(_slice(models, one, unseen.get(one.time)) for one in slices)
     return Slices(rows, "Bands are 95 % intervals for the number of vertices (Wilson).")
 
 
-def _slice(models: Sequence[ModelRecord], one: SliceScores) -> Slice:
-    by_number = {record.number: record for record in models}
-    record = by_number[one.models[-1]]
-    before = by_number.get(record.before)
+def _slice(models: Sequence[ModelRecord], one: SliceScores, unseen: set[str] | None) -> Slice:
+    known = next(record.classes for record in models if record.number == one.models[-1])
     return Slice(
         time=str(one.time),
         vertices=one.decided,
         labelled=one.labelled,
-        known_classes=len(record.classes),
-        new_classes=len(set(record.classes) - set(before.classes)) if before else 0,
+        known_classes=len(known),
+        unseen_classes=None if unseen is None else len(unseen),
         accuracy=_band(one.accuracy, one.labelled),
         known_accuracy=_band(one.id_accuracy, round(one.labelled * (1 - (one.unseen or 0)))),
         unseen=one.unseen,
@@ -151,6 +168,35 @@ def _review(workspace: Workspace, there: int) -> Review | Missing:
     if there > len(found):
         which += f" The table has the {len(found)} with the highest scores."
     return Review(found, which)
+
+
+def _groups(workspace: Workspace, folder: Path, status: Status) -> Groups | Missing:
+    groups, ws = workspace.groups(), shlex.quote(str(folder))
+    if not groups:
+        if status.to_review:
+            return Missing("The flagged vertices are not similar to each other, so there are no groups.")
+        return Missing("No vertex without a label is flagged as unseen, so there are no groups.")
+    found = tuple(
+        FlaggedGroup(
+            number=group.number,
+            time=str(group.time),
+            size=group.size,
+            edges=group.edges,
+            words=group.terms,
+            examples=tuple((str(id), words) for id, words in group.exemplars),
+            nearest=group.nearest,
+        )
+        for group in groups[:_MOST]
+    )
+    which = f"{counted(len(groups), 'group')} of {counted(status.to_review, 'flagged vertex', 'flagged vertices')}."
+    if len(groups) > len(found):
+        which += f" The table has the {len(found)} largest."
+    which += (
+        f" To look into a group: evergraph ws review {ws} --group 1. To make it a class: evergraph ws classes create "
+        f"{ws} NAME --group 1. The numbers of groups are those of version {status.version}; they change with the "
+        "workspace."
+    )
+    return Groups(found, which)
 
 
 def _details(

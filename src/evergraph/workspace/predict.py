@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import json
+from collections.abc import Collection, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evergraph.analysis.explain import in_words, neighbours_of
+from evergraph.analysis.explain import neighbours_of
 from evergraph.detect import Outputs
 from evergraph.errors import InputError
 from evergraph.graph import ids as id_columns
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["best_classes", "predict", "without_labels_of"]
 
-_NEAREST = 3
+_NEAREST, _DIGITS = 3, 6
 
 
 def predict(change: Change, time: int | str | None) -> pa.Table:
@@ -105,6 +106,11 @@ def _decide(
     window = replace(task.window, graph=graph)
     chosen = np.flatnonzero(window.codes[task.test] < 0)
     rows = chosen + task.test.start
+
+    def listed(classes: Iterable[Iterable[tuple[str, Any]]], name: str, kind: pa.DataType) -> pa.Array:
+        pairs = [[{"class": one, name: value} for one, value in row] for row in classes]
+        return pa.array(pairs, pa.list_(pa.struct([("class", pa.string()), (name, kind)])))
+
     table = pa.table(
         {
             "id": id_columns.to_arrow(id_columns.take(decisions.ids, chosen)),
@@ -114,15 +120,17 @@ def _decide(
             "probability": decisions.probability[chosen],
             "best": decisions.best[chosen].tolist(),
             "model": np.full(len(chosen), model),
-            "nearest": _nearest_classes(learner, outputs, chosen),
-            "neighbours": [in_words(around) for around in neighbours_of(window, rows)],
+            "nearest": listed(_nearest_classes(learner, outputs, chosen), "probability", pa.float64()),
+            "neighbours": listed(neighbours_of(window, rows), "count", pa.int64()),
         }
     )
     return table, rows + window.rows.start
 
 
-def _nearest_classes(learner: LifelongLearner, outputs: Outputs, chosen: NDArray[np.int64]) -> list[str]:
-    """Return the most likely known classes of some vertices with their probabilities, as text."""
+def _nearest_classes(
+    learner: LifelongLearner, outputs: Outputs, chosen: NDArray[np.int64]
+) -> list[list[tuple[str, float]]]:
+    """Return the most likely known classes of some vertices with their probabilities."""
     logits, detector = outputs.logits[chosen], learner.detector_.detector
     shares = detector.probabilities(logits).cpu().numpy()
     values = logits.cpu().numpy()
@@ -134,8 +142,13 @@ def _nearest_classes(learner: LifelongLearner, outputs: Outputs, chosen: NDArray
             named.setdefault(learner.classes_[column], float(shares[row, column]))
             if len(named) == _NEAREST:
                 break
-        found.append(", ".join(f"{name} {share:.2f}" for name, share in named.items()))
+        found.append([(name, round(share, _DIGITS)) for name, share in named.items()])
     return found
+
+
+def packed(classes: Collection[tuple[str, float]]) -> str:
+    """Return classes with their probabilities or counts as the records store them."""
+    return json.dumps(classes, ensure_ascii=False, separators=(",", ":"))
 
 
 def _write_decisions(change: Change, time: int, table: pa.Table, vertices: list[int]) -> bool:
@@ -146,7 +159,7 @@ def _write_decisions(change: Change, time: int, table: pa.Table, vertices: list[
         "time = ?1 AND version = (SELECT max(version) FROM decisions WHERE time = ?1) ORDER BY vertex",
         time,
     )
-    reasons = ("score", "probability", "model", "nearest", "neighbours")
+    reasons = ("score", "probability", "model")
     rows = [
         (
             vertex,
@@ -156,6 +169,7 @@ def _write_decisions(change: Change, time: int, table: pa.Table, vertices: list[
             numbers[row["class"]],
             numbers[row["best"]],
             *(row[name] for name in reasons),
+            *(packed([tuple(one.values()) for one in row[name]]) for name in ("nearest", "neighbours")),
         )
         for vertex, row in zip(vertices, table.to_pylist(), strict=True)
     ]

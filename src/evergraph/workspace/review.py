@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -12,13 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from evergraph.analysis.explain import neighbours_of, words_of
+from evergraph.analysis.explain import STOP_WORDS, neighbours_of, words_of
 from evergraph.compiled import compiled
 from evergraph.errors import InputError
 from evergraph.graph import ids as id_columns
 from evergraph.graph.classes import UNSEEN
 from evergraph.graph.evolving import EvolvingGraph
-from evergraph.graph.features import DenseFeatures, SparseFeatures
+from evergraph.graph.features import DenseFeatures, SparseFeatures, WordCounts
 from evergraph.graph.ids import Ids
 from evergraph.inputs.similar import nearest_by_vectors, nearest_by_words, weighted
 from evergraph.inputs.slice_context import SliceContext
@@ -92,7 +92,7 @@ class FlaggedVertex:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the values for JSON."""
-        return asdict(self)
+        return asdict(self) | {"neighbours": [{"class": name, "count": count} for name, count in self.neighbours]}
 
 
 Flagged = list[tuple[dict[str, Any], int]]
@@ -169,6 +169,8 @@ class ReviewGroup:
         The most central vertices, each with its most characteristic words.
     edges
         Number of edges among them.
+    nearest
+        The most likely known classes, with the number of vertices for which each is; the most frequent three.
     members
         Their ids, the most central first.
     """
@@ -179,6 +181,7 @@ class ReviewGroup:
     terms: tuple[str, ...]
     exemplars: tuple[tuple[str | int, tuple[str, ...]], ...]
     edges: int
+    nearest: tuple[tuple[str, int], ...]
     members: tuple[str | int, ...]
 
     @property
@@ -187,7 +190,7 @@ class ReviewGroup:
 
         Examples
         --------
-        >>> ReviewGroup(2, 2018, 1, ("matrix", "cell"), (("p", ()),), 0, ("p",)).what
+        >>> ReviewGroup(2, 2018, 1, ("matrix", "cell"), (("p", ()),), 0, (), ("p",)).what
         'group 2: 1 vertex of 2018 (matrix, cell)'
         """
         about = f" ({', '.join(self.terms)})" if self.terms else ""
@@ -196,7 +199,8 @@ class ReviewGroup:
     def as_dict(self) -> dict[str, Any]:
         """Return the values for JSON."""
         exemplars = [{"id": id, "words": words} for id, words in self.exemplars]
-        return asdict(self) | {"exemplars": exemplars}
+        nearest = [{"class": name, "count": count} for name, count in self.nearest]
+        return asdict(self) | {"exemplars": exemplars, "nearest": nearest}
 
 
 def review_groups(graph: EvolvingGraph, flagged: Flagged) -> list[ReviewGroup]:
@@ -204,6 +208,7 @@ def review_groups(graph: EvolvingGraph, flagged: Flagged) -> list[ReviewGroup]:
     of_time: dict[int, list[int]] = defaultdict(list)
     for _, place in flagged:
         of_time[int(graph.times[place])].append(place)
+    best = {row["id"]: row["best"] for row, _ in flagged}
     found: list[tuple[int, Group, tuple[tuple[str, ...], ...]]] = []
     for time in sorted(of_time, reverse=True):
         context = SliceContext(Task(graph, time, None), classes=())
@@ -222,10 +227,15 @@ def review_groups(graph: EvolvingGraph, flagged: Flagged) -> list[ReviewGroup]:
             terms=group.terms,
             exemplars=tuple(zip(group.exemplars, words, strict=True)),
             edges=group.edges,
+            nearest=_most_frequent(best[str(id)] for id in group.members),
             members=group.members,
         )
         for number, (time, group, words) in enumerate(found, 1)
     ]
+
+
+def _most_frequent(names: Iterable[str]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(Counter(names).items(), key=lambda one: (-one[1], one[0]))[:_EXEMPLARS])
 
 
 def chosen_groups(groups: Sequence[ReviewGroup], numbers: Iterable[int]) -> list[ReviewGroup]:
@@ -332,6 +342,7 @@ def telling_words(context: SliceContext, rows: _Longs, group: _Longs, most: int)
 
     Words are sorted by the logarithm of their odds ratio in standard errors, with half a text added to each count
     (Gart, 1966), so that neither rare nor common words have an advantage. At least two members must have a word.
+    `STOP_WORDS` are left out.
 
     Parameters
     ----------
@@ -354,6 +365,8 @@ def telling_words(context: SliceContext, rows: _Longs, group: _Longs, most: int)
     """
     number = int(group.max()) + 1 if len(group) else 0
     names, (older, new) = _word_names(context), context.texts
+    ignored = STOP_WORDS if isinstance(context.task.graph.features, WordCounts) else frozenset()
+    shown = np.array([name not in ignored for name in names], bool)
     members = sparse.csr_array((np.ones(len(rows)), (group, rows)), shape=(number, len(context)))
     counts = sparse.csr_array(members @ context.words[context.start :])
     counts.sort_indices()
@@ -362,7 +375,7 @@ def telling_words(context: SliceContext, rows: _Longs, group: _Longs, most: int)
         part = slice(counts.indptr[row], counts.indptr[row + 1])
         columns, inside = counts.indices[part], counts.data[part]
         telling = _odds(inside, size, total[columns] - inside, len(context.window) - size)
-        telling[inside < _SUPPORT] = 0
+        telling[(inside < _SUPPORT) | ~shown[columns]] = 0
         order = np.argsort(-telling, kind="stable")[:most]  # ties by name
         found.append(tuple(names[column] for column in columns[order[telling[order] >= _LEAST]]))
     return found

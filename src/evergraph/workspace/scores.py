@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -311,11 +312,27 @@ def _as_dict(row: Row, state: WorkspaceState) -> dict[str, Any]:
         "probability": row.probability,
         "best": name(row.best),
         "model": row.model,
-        "nearest": row.nearest,
-        "neighbours": row.neighbours,
+        "nearest": _listed(row.nearest, "probability"),
+        "neighbours": _listed(row.neighbours, "count"),
         "version": row.version,
         "period": row.time,
     }
+
+
+def _listed(text: str, name: str) -> list[dict[str, Any]]:
+    """Read classes with their probabilities or counts: JSON, or the text that early versions stored.
+
+    Examples
+    --------
+    >>> _listed('[["x, y",2]]', "count"), _listed("x, y 2, no label 1", "count")
+    ([{'class': 'x, y', 'count': 2}], [{'class': 'x, y', 'count': 2}, {'class': 'no label', 'count': 1}])
+    """
+    try:
+        pairs = json.loads(text)
+    except ValueError:
+        found = re.findall(r"(.+?) ([0-9.]+)(?:, |$)", text)
+        pairs = [(name, float(value) if "." in value else int(value)) for name, value in found]
+    return [{"class": one, name: value} for one, value in pairs]
 
 
 # --- scores ----------------------------------------------------------------------------------------------------------

@@ -338,7 +338,8 @@ class Workspace:
         -------
         A table with the columns ``id``, ``time``, ``class`` (a known class, or ``"unseen"``), ``score`` (higher means
         more likely unseen), ``probability`` and ``best`` (the most likely known class), ``model`` (its number),
-        ``nearest`` (the most likely known classes) and ``neighbours`` (the classes of the neighbours).
+        ``nearest`` (the most likely known classes, a list of ``class`` and ``probability``) and ``neighbours`` (the
+        classes of the neighbours, a list of ``class`` and ``count``).
         """
         from evergraph.workspace.predict import predict
 
