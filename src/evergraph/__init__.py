@@ -1,7 +1,12 @@
 """Lifelong learning on evolving graphs. Names are imported on first use, so ``import evergraph`` is fast."""
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+# After an operation, OpenMP's threads wait actively for the next one, which takes a core from the compiled kernels.
+# This setting makes them sleep. It is read when torch is loaded, so it has to be set before any module imports torch.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 __version__ = "0.1.0"
 

@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -196,11 +197,15 @@ def _read_csv(table: TableFile, columns: Sequence[str], numbers: Sequence[str]) 
 
     types = dict.fromkeys(columns, pa.large_string()) | dict.fromkeys(numbers, pa.float32())
     with reading(table.path), open_bytes(table.path) as raw:
-        # Read whole, because Arrow's threads can hold a Python file until the interpreter ends, and then abort it.
-        data = raw.read()
+        # Copied to memory of Arrow. If it were Python's (a file or bytes), the last of Arrow's threads to let go of it
+        # would need the interpreter's lock, and abort the process if the interpreter is about to end.
+        memory, lines = pa.BufferOutputStream(), 0
+        for chunk in iter(partial(raw.read, _CHUNK), b""):
+            memory.write(chunk)
+            lines += chunk.count(b"\n")
         try:
             found = arrow_csv.read_csv(
-                pa.BufferReader(data),
+                pa.BufferReader(memory.getvalue()),
                 read_options=arrow_csv.ReadOptions(block_size=_BLOCK),
                 parse_options=arrow_csv.ParseOptions(delimiter=_delimiter(table.path), newlines_in_values=True),
                 convert_options=arrow_csv.ConvertOptions(
@@ -209,7 +214,7 @@ def _read_csv(table: TableFile, columns: Sequence[str], numbers: Sequence[str]) 
             )
         except pa.ArrowInvalid as error:
             raise _diagnosis(table, numbers, error) from error
-    if data.count(b"\n") > found.num_rows + 1:
+    if lines > found.num_rows + 1:
         _check_quotes(table)
     return found
 

@@ -417,7 +417,8 @@ def read_decisions(data: bytes, path: Path | None = None) -> DecisionTable:
     from pyarrow import parquet
 
     try:
-        columns = parquet.read_table(io.BytesIO(data)).to_pydict()
+        # Without threads: at the end of the interpreter, a thread that holds memory of Python aborts the process.
+        columns = parquet.ParquetFile(pa.BufferReader(data)).read(use_threads=False).to_pydict()
         return DecisionTable(
             ids=columns["id"],
             best=np.array(columns["best"], object),

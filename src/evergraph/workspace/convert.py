@@ -141,7 +141,9 @@ class _OldWorkspace:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        rows: list[dict[str, Any]] = pq.ParquetFile(pa.BufferReader(self.read(name))).read().to_pylist()
+        # Without threads: at the end of the interpreter, a thread that holds memory of Python aborts the process.
+        table = pq.ParquetFile(pa.BufferReader(self.read(name))).read(use_threads=False)
+        rows: list[dict[str, Any]] = table.to_pylist()
         return rows
 
     def graph(self, content: Mapping[str, Any]) -> EvolvingGraph:
