@@ -40,7 +40,7 @@ def test_ordinary_text_is_shown_as_it_is():
     assert visible("a\nb\t", lines=True) == "a\nb\\t"
 
 
-@pytest.mark.parametrize("start", "=+-@\t\r\n")
+@pytest.mark.parametrize("start", [*"=+-@\t\r\n＝＋－＠", " =", "\u00a0 +", "\u3000＝"])
 def test_formulas_get_an_apostrophe(start):
     assert spreadsheet_safe(f"{start}cmd()") == f"'{start}cmd()"
 

@@ -377,6 +377,8 @@ def test_renamed_classes_are_renamed_everywhere(learnt: Workspace) -> None:
     unchanged(learnt, lambda: learnt.rename_class(old, "another"), "there is no class")
     unchanged(learnt, lambda: learnt.rename_class("anew", CLASSES[-3]), "exists already")
     unchanged(learnt, lambda: learnt.rename_class("anew", " Unseen"), "a class cannot be called")
+    unchanged(learnt, lambda: learnt.rename_class("anew", "z\udc9b"), r"class name 'z\\udc9b' is not valid Unicode")
+    unchanged(learnt, lambda: learnt.label("labels.csv", ["anew"]), "labels besides a file")
     # A name that only the model knows is taken, too.
     learnt.remove([id for id, name in zip(learnt.graph.ids, learnt.graph.labels, strict=True) if name == "anew"])
     other = next(row.name for row in learnt.classes() if row.support)

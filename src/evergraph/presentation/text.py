@@ -11,7 +11,8 @@ SAFE_COLUMN = "spreadsheet_safe"
 
 # Spaces of other widths, and joiners that some scripts and emojis need.
 _HARMLESS = frozenset("\u00a0\u2009\u202f\u3000\u200c\u200d")
-_RUN = re.compile(r"'*[=+\-@\t\r\n]")
+# Spreadsheets skip spaces before a formula, and some take full-width signs for the usual ones.
+_RUN = re.compile(r"'*(\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])")
 _NUMBER = re.compile(r"-[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
 

@@ -54,6 +54,8 @@ def label(change: Change, ids: Any, labels: Iterable[str] | None, *, columns: Co
     """Add labels; see `Workspace.label`."""
     columns, file = columns or change.state.settings.columns, ids if isinstance(ids, (str, Path)) else None
     id_name, label_name = columns.id, columns.label or "label"
+    if file is not None and labels is not None:
+        raise InputError("there are labels besides a file of labels", fix="give the file alone, or the ids as a list")
     if isinstance(ids, (str, Path)):
         column, names, origin = read_ids(ids, id_name, label_name)
     else:
@@ -366,6 +368,8 @@ def _set(change: Change, number: int, **values: Any) -> None:
 def _check_name(name: str) -> None:
     if not name.strip() or name.strip().lower() == UNSEEN:
         raise InputError(f"a class cannot be called {name!r}", fix="choose another name")
+    if not name.isascii() and any("\ud800" <= letter <= "\udfff" for letter in name):
+        raise InputError(f"the class name {name!r} is not valid Unicode", fix="write it in UTF-8")
 
 
 def _check_exists(change: Change, names: Sequence[str]) -> None:
