@@ -17,6 +17,7 @@ __all__ = [
     "DownloadError",
     "EvergraphError",
     "InputError",
+    "NothingToDoError",
     "Origin",
     "StorageError",
     "os_error",
@@ -99,6 +100,13 @@ class InputError(EvergraphError, ValueError):
 
     exit_code = 2
     kind = "input"
+
+
+class NothingToDoError(InputError):
+    """A command that has nothing to do, because everything is as it should be. Nothing was changed."""
+
+    exit_code = 0
+    kind = "nothing"
 
 
 class DamagedGraphError(InputError):

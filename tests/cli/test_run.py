@@ -185,7 +185,7 @@ def test_going_on_and_where_it_is_kept_are_told(tmp_path, folder, monkeypatch, c
     code, out, err = command(*arguments)
     assert code == 0
     assert "2 of 6 tasks are already done" in err
-    assert f"Stored in {tmp_path / 'r'}. Next: evergraph report {tmp_path / 'r'}" in out
+    assert f"Stored in {tmp_path / 'r'}\nNext: evergraph report {tmp_path / 'r'}\n" in out
 
 
 @pytest.mark.parametrize(

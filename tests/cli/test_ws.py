@@ -588,7 +588,7 @@ def test_for_people_all_fits_eighty_columns_and_says_what_is_next(command, data,
         shown[arguments[0]] = out
     assert "7 of 70 vertices of 2014 flagged as unseen by model 1" in shown["predict"]
     assert "and 50 more" in shown["predict"]
-    assert shown["label"].splitlines()[-1] == "Next: evergraph ws update ws (70 new labels to train on)"
+    assert shown["label"].splitlines()[-2:] == ["Next: evergraph ws update ws", "      70 new labels to train on"]
     assert "scores 2014, with 70 of 70 labels: accuracy" in " ".join(shown["status"].split())
     assert shown["log"].count("\n") > 6
     assert "evergraph ws rollback ws VERSION" in shown["log"]
@@ -751,22 +751,19 @@ def bad(tmp_path):
         (["add", "WS", "--vertices", "BAD/header.csv"], []),
         (["add", "WS", "--vertices", "BAD/names.xlsx"], ["names.xlsx", "format"]),
         (["add", "WS", "--edges", "BAD/dangling.csv"], ["'nobody'", "--drop-dangling"]),
-        (["add", "WS", "--edges", "BAD/dangling.csv", "--drop-dangling"], ["exist already"]),
+        (["add", "WS"], ["neither vertices nor edges are given"]),
         # predict
         (["predict", "WS", "--out", "BAD/out.xlsx"], ["out.xlsx", ".csv or .parquet"]),
         (["predict", "WS", "--out", "BAD"], ["format"]),
         (["predict", "WS", "--out", "BAD/no/out.csv"], ["this folder does not exist"]),
         (["predict", "WS", "--out", "BAD/old.csv"], ["--replace"]),
-        (["predict", "WS", "--time", "2011"], ["2011", "Choose one of 2014"]),
+        (["predict", "WS", "--time", "2042"], ["2042", "Choose one of 2014"]),
         (["predict", "WS", "--time", "soon"], ["Error: 'soon' is not a time"]),
         # label
         (["label", "WS", "--labels", "BAD/unknown.csv"], ["'nobody'", "row 2", "Add the vertex first"]),
         (["label", "WS", "--labels", "BAD/no-label.csv"], ["'venue'", "--label"]),
-        (["label", "WS", "--labels", "BAD/empty.csv"], ["no label", "at least one"]),
         (["label", "WS", "--labels", "BAD/contradicting.csv"], ["class 02", "row 1", "row 2"]),
         (["label", "WS", "--labels", "BAD/unseen.csv"], ["'Unseen'"]),
-        # update
-        (["update", "WS"], ["no labels have arrived", "ws label"]),
         # review
         (["review", "WS", "--out", "BAD/out.parquet"], [".csv"]),
         (["review", "WS", "--group", "99"], ["no group 99", "Choose"]),
@@ -789,12 +786,10 @@ def bad(tmp_path):
         (["classes", "rename", "WS", "class 01", "unseen"], ["'unseen'"]),
         (["classes", "rename", "WS", "class 01", "class 02"], ["already", "merge"]),
         (["classes", "merge", "WS", "class 01", "nothing", "--into", "New"], ["'nothing'"]),
-        (["classes", "merge", "WS", "class 01", "--into", "class 01"], ["nothing to merge"]),
         (["classes", "retire", "WS", "nothing"], ["'nothing'"]),
         # versions
         (["rollback", "WS", "99"], ["99", "Choose a version from 1 to 3"]),
         (["rollback", "WS", "0"], ["version 0 does not exist"]),
-        (["rollback", "WS", "3"], ["the current one"]),
         # remove
         (["remove", "WS"], ["no vertices or edges to remove"]),
         (["remove", "WS", "--ids", "nobody"], ["'nobody'"]),
@@ -820,9 +815,47 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_decided(com
     assert json.loads(command("ws", "status", made, "--json")[1])["undecided"] == 70
 
 
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["update", "WS"], "no labels have arrived since the model was trained"),
+        (["label", "WS", "--labels", "BAD/empty.csv"], "BAD/empty.csv: there are no labels"),
+        (["label", "WS", "--labels", "DATA/past-labels.csv"], "these vertices have these labels already"),
+        (["predict", "WS", "--time", "2011"], "every vertex of 2011 has a label"),
+        (["add", "WS", "--edges", "DATA/2014-cites.csv"], "there are no new vertices or edges"),
+        (["add", "WS", "--edges", "BAD/dangling.csv", "--drop-dangling"], "there are no new vertices or edges"),
+        (["remove", "WS", "--vertices", "BAD/nobody.csv"], "there are no vertices or edges to remove in the file"),
+        (["rollback", "WS", "3"], "version 3 is the current one"),
+        (["rollback", "WS", "1", "--model-only"], "the model of version 1 is the current one"),
+        (["classes", "rename", "WS", "class 01", "class 01"], "the class is already called 'class 01'"),
+        (["classes", "merge", "WS", "class 01", "--into", "class 01"], "class 01 is one class already"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_nothing_to_do_is_said_and_succeeds(command, data, waiting, bad, arguments, why):
+    (bad / "nobody.csv").write_text("paper\n")
+    before, places = digest(waiting), {"WS": waiting, "BAD": bad, "DATA": data}
+
+    def filled(text):
+        for name, place in places.items():
+            text = text.replace(name, str(place))
+        return text
+
+    code, out, err = command("ws", *map(filled, arguments))
+    first, following, _ = out.splitlines()
+    assert (code, first) == (0, f"Nothing to do: {filled(why)}."), err
+    assert following.startswith("Next: evergraph ws review ")
+    found = json.loads(command("ws", *map(filled, arguments), "--json")[1])
+    assert (found["what"], found["version"]) == (f"nothing to do: {filled(why)}.", 3)
+    assert "error" not in found
+    assert command("ws", *map(filled, arguments), "--quiet")[:2] == (0, "")
+    assert digest(waiting) == before
+
+
 def test_when_everything_is_labelled_there_is_nothing_to_decide(command, made, tmp_path):
     before = digest(made)
-    refused(command("ws", "predict", made, "--out", tmp_path / "out.csv"), "every vertex has a label", "Add a slice")
+    code, out, _ = command("ws", "predict", made, "--out", tmp_path / "out.csv")
+    assert (code, out.splitlines()[0]) == (0, "Nothing to do: every vertex has a label.")
     assert digest(made) == before
     assert not (tmp_path / "out.csv").exists()
 
@@ -833,7 +866,8 @@ def test_labels_of_a_retired_class_are_refused(command, waiting, tmp_path):
     before = digest(waiting)
     file = write(tmp_path / "retired.csv", [{"paper": "p300", "venue": "class 01"}])
     refused(command("ws", "label", waiting, "--labels", file), "retired", "ws classes create")
-    refused(command("ws", "classes", "retire", waiting, "class 01"), "retired already")
+    code, out, _ = command("ws", "classes", "retire", waiting, "class 01")
+    assert (code, out.splitlines()[0]) == (0, "Nothing to do: the class 'class 01' is retired already.")
     refused(command("ws", "classes", "retire", waiting, "class 00"), "the model would have no class left")
     assert digest(waiting) == before
 

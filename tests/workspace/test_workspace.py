@@ -208,7 +208,7 @@ def test_by_default_what_was_never_decided_is_decided(workspace: Workspace) -> N
     # One more vertex of a slice: only that slice has something undecided.
     workspace.add({"id": [10_000], "time": [FIRST + 1], "text": ["w0001"]})
     assert workspace.predict().column("id").to_pylist() == [*ids_of(FIRST + 1), 10_000]
-    unchanged(workspace, lambda: workspace.predict(FIRST - 1), "no vertex of 3 is without a label")
+    unchanged(workspace, lambda: workspace.predict(FIRST - 1), "every vertex of 3 has a label")
     unchanged(workspace, lambda: workspace.predict("soon"), "is not a time")
 
 
@@ -529,7 +529,7 @@ def test_names_that_resemble_a_class_are_warned_of_before_they_become_one(
     vertices, edges = slice_of(FIRST + 1)
     like = [known.upper(), *["Topology"] * (vertices.num_rows - 1)]
     added = learnt.add(vertices.append_column("label", pa.array(like)), edges)
-    merge = f"evergraph ws classes merge {learnt.store.folder} {known.upper()!r} --into {known!r}"
+    merge = f"evergraph ws classes merge {learnt.store.folder} --into {known!r} {known.upper()!r}"
     first = vertices.column("id")[0].as_py()
     (text,) = added.facts["warnings"]
     assert text == (

@@ -209,6 +209,11 @@ def echo(text: object, *, err: bool = False) -> None:
     typer.echo(visible(str(text), lines=True), err=err)
 
 
+def echo_next(command: str, why: str = "") -> None:
+    """Print what to do next: a command on a line of its own, so that it can be copied, and the reason."""
+    echo(f"Next: {command}" + (f"\n      {why}" if why else ""))
+
+
 def print_json(value: Mapping[str, Any] | list[Any]) -> None:
     """Print one JSON value."""
     typer.echo(visible_json(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False)))

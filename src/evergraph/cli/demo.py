@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evergraph.cli.common import Json, Quiet, Stopwatch, console, echo, print_json, set_up_logging
+from evergraph.cli.common import Json, Quiet, Stopwatch, console, echo, echo_next, print_json, set_up_logging
 from evergraph.errors import InputError
+from evergraph.presentation.text import command_line
 
 if TYPE_CHECKING:
     from evergraph.graph.evolving import EvolvingGraph
@@ -76,7 +77,9 @@ def demo(
     accuracy, report = _run(out, graph.axis.counted(size), say, silent)
     changed = _loop(graph, out, say, silent)
     say(f"\nDone in {watch.seconds():.0f} s. Open the report in a browser: {report}")
-    say(f"Next: evergraph ws label {out / 'ws'} --labels {out / f'{_COMING}-labels.csv'} (the labels of {_COMING})")
+    if not silent:
+        labels = out / f"{_COMING}-labels.csv"
+        echo_next(command_line("ws", "label", out / "ws", "--labels", labels), f"the labels of {_COMING}")
     if as_json:
         found = {"report": str(report), "history": size, "accuracy": accuracy, "changed": changed}
         print_json(found | {"seconds": watch.seconds()})
@@ -114,9 +117,9 @@ def _run(out: Path, years: str, say: _Say, quiet: bool) -> tuple[float, Path]:
     from evergraph.report.run import run_content
 
     folder, page = out / "run", out / "report.html"
-    say(f"{_RUN.format(years=years)}\n\n$ evergraph run {_GRAPH} --out {folder}")
+    say(f"{_RUN.format(years=years)}\n\n$ {command_line('run', _GRAPH, '--out', folder)}")
     run(_GRAPH, out=folder, replace=True, quiet=quiet)
-    say(f"\n$ evergraph report {folder} --out {page}")
+    say(f"\n$ {command_line('report', folder, '--out', page)}")
     report(folder, out=page, quiet=quiet)
     headline = run_content(folder).headlines[0].value
     return float(headline or 0), page
@@ -130,8 +133,8 @@ def _loop(graph: EvolvingGraph, out: Path, say: _Say, quiet: bool) -> dict[str, 
     say(_LOOP.format(last=_ADDED - 1, added=_ADDED))
 
     def show(words: str, command: Callable[..., None], **given: Any) -> None:
-        options = " ".join(f"--{name}" if value is True else f"--{name} {value}" for name, value in given.items())
-        say(f"\n$ evergraph ws {words} {folder} {options}")
+        options = (part for name, value in given.items() for part in (f"--{name}", value) if part is not True)
+        say(f"\n$ {command_line('ws', words, folder, *options)}")
         command(folder, **given, quiet=quiet)
 
     show("init", ws.init, vertices=past[0], edges=past[1], every="year")

@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from evergraph.cli import common
-from evergraph.cli.common import Json, Out, Quiet, Replace, Stopwatch, echo, print_json, progress, set_up_logging
+from evergraph.cli.common import (
+    Json,
+    Out,
+    Quiet,
+    Replace,
+    Stopwatch,
+    echo,
+    echo_next,
+    print_json,
+    progress,
+    set_up_logging,
+)
+from evergraph.presentation.text import command_line
 
 if TYPE_CHECKING:
     from evergraph.graph.evolving import EvolvingGraph
@@ -178,6 +190,6 @@ def _import(
     elif not quiet:
         echo(
             f"{out}: {', '.join(f'{count:,} {name}' for name, count in counts.items())}, "
-            f"{graph.axis.label(graph.first_time)} to {graph.axis.label(graph.last_time)}, in {watch.seconds()} s.\n"
-            f"Next: evergraph inspect {out}"
+            f"{graph.axis.label(graph.first_time)} to {graph.axis.label(graph.last_time)}, in {watch.seconds()} s."
         )
+        echo_next(command_line("inspect", out))

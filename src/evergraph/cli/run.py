@@ -34,6 +34,7 @@ from evergraph.cli.common import (
     Threshold,
     console,
     echo,
+    echo_next,
     parse_history,
     parse_seeds,
     print_json,
@@ -41,7 +42,7 @@ from evergraph.cli.common import (
     set_up_logging,
 )
 from evergraph.names import DEFAULT_DETECTOR, DEFAULT_MODEL
-from evergraph.presentation.text import visible
+from evergraph.presentation.text import command_line, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -151,7 +152,8 @@ def run(
     elif not quiet:
         show(console(), graph, result)
         if out is not None:
-            echo(f"\nStored in {out}. Next: evergraph report {out}")
+            echo(f"\nStored in {out}")
+            echo_next(command_line("report", out))
 
 
 def _threads() -> int:

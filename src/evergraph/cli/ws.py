@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -19,15 +18,16 @@ from evergraph.cli.common import (
     Quiet,
     console,
     echo,
+    echo_next,
     names_in,
     option,
     print_json,
     progress,
     set_up_logging,
 )
-from evergraph.errors import InputError, StorageError
+from evergraph.errors import InputError, NothingToDoError, StorageError
 from evergraph.names import DEFAULT_DETECTOR, DEFAULT_MODEL
-from evergraph.presentation.text import visible
+from evergraph.presentation.text import command_line, visible
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from evergraph.graph.evolving import EvolvingGraph
     from evergraph.learning.training import OnStep
     from evergraph.workspace import Outcome, Workspace
+    from evergraph.workspace.scores import Status
 
     Steps = Callable[[int], OnStep]
     """Takes the total number of steps; returns the callback for each."""
@@ -123,13 +124,17 @@ def _change(
             from evergraph.workspace import Workspace
 
             workspace = Workspace(folder, wait=wait)
-            outcome = do(workspace, steps)
-            following = _next_of(workspace, folder)
+            try:
+                outcome = do(workspace, steps)
+            except NothingToDoError as nothing:
+                _print_nothing(folder, workspace, nothing, as_json, quiet)
+                return
+            status = workspace.status()
         if as_json:
             done = {"workspace": str(folder), "version": outcome.version, "what": outcome.what}
-            print_json(done | outcome.facts | {"next": following})
+            print_json(done | outcome.facts | _next(folder, status))
         elif not quiet:
-            _print_outcome(command, outcome.version, outcome.parts, following)
+            _print_outcome(command, outcome.version, outcome.parts, folder, status)
 
 
 def _look(folder: Path, quiet: bool, at: Callable[[Workspace], _Found]) -> _Found:
@@ -148,8 +153,8 @@ def _interruptible(folder: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        same = _version(folder) == before
-        told = "; nothing was changed" if same else f", but the change was made: see {typed('log', folder)}"
+        log = command_line("ws", "log", folder)
+        told = "; nothing was changed" if _version(folder) == before else f", but the change was made: see {log}"
         raise InterruptError(f"Interrupted{told}") from None
 
 
@@ -178,29 +183,28 @@ def _training_steps(command: str, quiet: bool) -> Iterator[Steps]:
         yield steps
 
 
-def typed(command: str, folder: Path) -> str:
-    """Return a command as you type it.
-
-    Examples
-    --------
-    >>> typed("log", Path("my papers"))
-    "evergraph ws log 'my papers'"
-    """
-    return f"evergraph ws {command} {shlex.quote(str(folder))}"
+def _next(folder: Path, status: Status) -> dict[str, str]:
+    """Return the next command and why, for JSON."""
+    return {"next": status.next_line(folder), "next_why": status.next_why}
 
 
-def _next_of(workspace: Workspace, folder: Path) -> str:
-    status = workspace.status()
-    command = typed(status.next_command, folder)
-    return f"{command}, {status.next_why}" if status.next_command == "add" else f"{command} ({status.next_why})"
-
-
-def _print_outcome(command: str, version: int, parts: Iterable[str], following: str) -> None:
+def _print_outcome(command: str, version: int, parts: Iterable[str], folder: Path, status: Status) -> None:
     width = console().width
-    for line in (f"Version {version} ({command})", *(f"- {part}" for part in parts), f"Next: {following}"):
+    for line in (f"Version {version} ({command})", *(f"- {part}" for part in parts)):
         indent = "  " if line.startswith("- ") else ""
         how: dict[str, Any] = {"subsequent_indent": indent, "break_long_words": False, "break_on_hyphens": False}
         echo(textwrap.fill(visible(line), width, **how))
+    echo_next(status.next_line(folder), status.next_why)
+
+
+def _print_nothing(folder: Path, workspace: Workspace, nothing: NothingToDoError, as_json: bool, quiet: bool) -> None:
+    """Print that a command has nothing to do, and what to do next."""
+    what, status = f"nothing to do: {nothing}", workspace.status()
+    if as_json:
+        print_json({"workspace": str(folder), "version": status.version, "what": what} | _next(folder, status))
+    elif not quiet:
+        echo(f"N{what[1:]}")
+        echo_next(status.next_line(folder), status.next_why)
 
 
 # --- commands that change the workspace ------------------------------------------------------------------------------
@@ -283,12 +287,12 @@ def init(
                 keep=keep,
                 on_step=shown(steps_a_task(steps, flagging)),
             )
-            status, following = workspace.status(), _next_of(workspace, ws)
+            status = workspace.status()
         what = workspace.log()[0].what
         if as_json:
-            print_json({"workspace": str(ws), "what": what} | status.as_dict() | {"next": following})
+            print_json({"workspace": str(ws), "what": what} | status.as_dict() | _next(ws, status))
         elif not quiet:
-            _print_outcome("init", 1, what.split("; "), following)
+            _print_outcome("init", 1, what.split("; "), ws, status)
 
 
 def _read_graph(
@@ -440,19 +444,23 @@ def predict(
 
             workspace = Workspace(ws, wait=wait)
             before = workspace.store.head
-            table = workspace.predict(time)
+            try:
+                table = workspace.predict(time)
+            except NothingToDoError as nothing:
+                _print_nothing(ws, workspace, nothing, as_json, quiet)
+                return
             if out is not None:
                 _write_decisions(out, table, raw_cells)
-            version, following = workspace.store.head, _next_of(workspace, ws)
+            version, status = workspace.store.head, workspace.status()
         if as_json:
             decisions = {"decisions": table.to_pylist()} if out is None else {"out": str(out)}
             counts = {"decided": table.num_rows, "unseen": table.column("class").to_pylist().count(UNSEEN)}
-            print_json({"workspace": str(ws), "version": version, **counts, **decisions, "next": following})
+            print_json({"workspace": str(ws), "version": version, **counts, **decisions} | _next(ws, status))
         elif not quiet:
             ws_output.show_decisions(console(), table, brief=out is not None)
             what = [] if version > before else ["the same decisions as before"]
             what += [] if out is None else [f"written to {out}"]
-            _print_outcome("predict" if version > before else "unchanged", version, what, following)
+            _print_outcome("predict" if version > before else "unchanged", version, what, ws, status)
 
 
 def _write_decisions(out: Path, table: pa.Table, raw: bool = False) -> None:
@@ -666,7 +674,7 @@ def review(
         from evergraph.workspace.change import counted
 
         echo(f"{len(rows):,} of {counted(total, 'vertex', 'vertices')} written to {out}")
-        echo(f"Next: fill in the column {label}, then {typed('label', ws)} --labels {out}")
+        echo_next(command_line("ws", "label", ws, "--labels", out), f"after you have filled in the column {label}")
     elif not quiet:
         ws_output.show_groups(console(), groups, status.to_review, only=group)
         ws_output.show_review(console(), rows, total, group=group)
@@ -675,14 +683,15 @@ def review(
 @app.command(short_help="Show the status and what to do next.", epilog="Example: evergraph ws status ws")
 def status(ws: Folder, as_json: Json = False, quiet: Quiet = False) -> None:
     """Show the graph, the model, what is waiting, the scores of the last decisions, and what to do next."""
-    found, last, following = _look(ws, quiet or as_json, lambda w: (w.status(), w.last_scores(), _next_of(w, ws)))
+    found, last = _look(ws, quiet or as_json, lambda w: (w.status(), w.last_scores()))
     if as_json:
-        known = {"scores": None if last is None else last.as_dict(), "next": following}
-        print_json({"workspace": str(ws)} | found.as_dict() | known)
+        scored = {"scores": None if last is None else last.as_dict()}
+        print_json({"workspace": str(ws)} | found.as_dict() | scored | _next(ws, found))
     elif not quiet:
         from evergraph.cli import ws_output
 
-        ws_output.show_status(console(), ws, found, last, following)
+        ws_output.show_status(console(), ws, found, last)
+        echo_next(found.next_line(ws), found.next_why)
 
 
 @app.command(short_help="Show the scores of each slice.", epilog="Example: evergraph ws scores ws")
@@ -719,7 +728,7 @@ def log(ws: Folder, as_json: Json = False, quiet: Quiet = False) -> None:
     elif not quiet:
         from evergraph.cli import ws_output
 
-        ws_output.show_log(console(), entries, kept, f"{typed('rollback', ws)} VERSION")
+        ws_output.show_log(console(), entries, kept, command_line("ws", "rollback", ws, "VERSION"))
 
 
 @classes.command("list", short_help="List all classes.", epilog="Example: evergraph ws classes list ws")

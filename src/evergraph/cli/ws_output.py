@@ -73,7 +73,7 @@ def show_decisions(to: Console, table: pa.Table, *, brief: bool) -> None:
     to.print(f"and {more:,} more; --out FILE writes all, in full\n" if more else "")
 
 
-def show_status(to: Console, folder: Path, found: Status, last: SliceScores | None, following: str) -> None:
+def show_status(to: Console, folder: Path, found: Status, last: SliceScores | None) -> None:
     """Print the status of a workspace."""
     facts = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     rows = {
@@ -87,7 +87,6 @@ def show_status(to: Console, folder: Path, found: Status, last: SliceScores | No
         "waiting": f"{counted(found.fresh_labels, 'label')} to train on, "
         f"{counted(found.undecided, 'vertex', 'vertices')} to predict, {found.to_review:,} to review",
         "scores": "" if last is None else _describe(last),
-        "next": following,
     }
     for name, text in rows.items():
         if text:

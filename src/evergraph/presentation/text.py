@@ -1,9 +1,12 @@
-"""Texts from data, made safe to show: control characters on a terminal, formulas in a spreadsheet."""
+"""Texts made safe: control characters on a terminal, formulas in a spreadsheet, words of a shell command."""
 
 from __future__ import annotations
 
 import json
 import re
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 SAFE_COLUMN = "spreadsheet_safe"
@@ -39,6 +42,22 @@ def _escaped(text: str, kept: frozenset[str], escape: Any) -> str:
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() or letter in kept else escape(letter) for letter in text)
+
+
+def command_line(*words: object, names: Iterable[str] = ()) -> str:
+    """Return a command of Evergraph as you type it in a shell; ``names`` are arguments that may start with a dash.
+
+    Examples
+    --------
+    >>> command_line("ws", "label", Path("my ws"), "--labels", Path("-new.csv"))
+    "evergraph ws label 'my ws' --labels ./-new.csv"
+    >>> command_line("ws", "classes", "retire", Path("ws"), names=["-x"])
+    'evergraph ws classes retire ws -- -x'
+    """
+    plain = [f"./{word}" if isinstance(word, Path) and str(word).startswith("-") else str(word) for word in words]
+    last = list(names)
+    between = ["--"] if any(name.startswith("-") for name in last) else []
+    return shlex.join(["evergraph", *plain, *between, *last])
 
 
 def spreadsheet_safe(cell: Any) -> Any:

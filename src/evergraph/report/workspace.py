@@ -60,7 +60,7 @@ def workspace_content(folder: Path) -> ReportContent:
                 f"version {status.version}",
             ]
         ),
-        notes=(f"Next: evergraph ws {status.next_command} {folder} ({status.next_why}).",),
+        notes=(f"Next: {status.next_line(folder)} ({status.next_why}).",),
         headlines=_headlines(slices, scored),
         slices=_slices(models, slices, by_time),
         transfer=Missing("Forward transfer compares two runs, so only the report of a run has it."),

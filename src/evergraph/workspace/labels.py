@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -15,14 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evergraph.datasets.tables import Columns, read_ids
-from evergraph.errors import InputError, Origin
+from evergraph.errors import InputError, NothingToDoError, Origin
 from evergraph.graph import ids as id_columns
 from evergraph.graph.classes import UNSEEN
 from evergraph.graph.columns import as_table, class_column, id_column, named_column
 from evergraph.graph.evolving import EvolvingGraph
+from evergraph.presentation.text import command_line
 from evergraph.workspace.change import Change, Contents, Outcome, counted
 from evergraph.workspace.scores import list_classes
-from evergraph.workspace.store import WorkspaceState, read_classes
+from evergraph.workspace.store import read_classes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,7 +76,7 @@ def label(change: Change, ids: Any, labels: Iterable[str] | None, *, columns: Co
     given = np.array([] if names is None else names.to_pylist(), object)
     kept = np.flatnonzero([name is not None for name in given])
     if not len(kept):
-        raise InputError("there are no labels", file=file, fix="give at least one vertex a label")
+        raise NothingToDoError("there are no labels", file=file)
     _refuse_contradictions(rows[kept], given[kept], kept, origin, label_name)
     return _label_rows(change, rows[kept], given[kept].tolist(), "label", places=kept, without=len(given) - len(kept))
 
@@ -116,14 +116,12 @@ def rows_in(graph: EvolvingGraph, ids: Ids, columns: Columns) -> NDArray[np.int6
     return _rows_of(graph, column, origin, columns.id)
 
 
-def refuse_retired(state: WorkspaceState, names: Iterable[str]) -> None:
+def refuse_retired(change: Change, names: Iterable[str]) -> None:
     """Refuse labels of a retired class."""
     for name in names:
-        if name in state.retired:
-            raise InputError(
-                f"the class {name!r} is retired",
-                fix=f"bring it back first with: evergraph ws classes create WS {name!r}",
-            )
+        if name in change.state.retired:
+            back = command_line("ws", "classes", "create", change.store.folder, names=[name])
+            raise InputError(f"the class {name!r} is retired", fix=f"bring it back first with: {back}")
 
 
 def warn_of_resembling(change: Change, new: Mapping[str, str], leaving: Iterable[str] = ()) -> dict[str, Any]:
@@ -140,11 +138,10 @@ def warn_of_resembling(change: Change, new: Mapping[str, str], leaving: Iterable
     new = {name: where for name, where in new.items() if name not in known}
     found = []
     for name, (other, how) in (find_resembling(new, sorted(known)) if new else {}).items():
-        folder, one, into = map(shlex.quote, (str(change.store.folder), name, other))
-        merged = f"--into={into} -- {one}" if "-" in (name[0], other[0]) else f"{one} --into {into}"
+        merge = command_line("ws", "classes", "merge", change.store.folder, "--into", other, names=[name])
         found.append(
             f"{new[name]}the new class {name!r} differs from {other!r} {how}. If both are the same class, merge them "
-            f"before the next update: evergraph ws classes merge {folder} {merged}"
+            f"before the next update: {merge}"
         )
     for text in found[:_MOST_WARNINGS]:
         log.warning("Warning: %s", text)
@@ -199,7 +196,7 @@ def _label_rows(
     ``groups`` are the groups that the vertices form.
     """
     graph = change.graph
-    refuse_retired(change.state, names)
+    refuse_retired(change, names)
     where: dict[str, str] = {}
     for at, name in enumerate(names):
         if name not in where:
@@ -210,7 +207,7 @@ def _label_rows(
     before = graph.names_of(graph.codes[rows])
     differs = np.flatnonzero(before != given)
     if not len(differs):
-        raise InputError("these vertices have these labels already", fix="give new or corrected labels")
+        raise NothingToDoError("these vertices have these labels already")
     rows, given, before = rows[differs], given[differs], before[differs]
     used = np.bincount(graph.codes + 1, minlength=len(graph.class_names) + 1)[1:]
     new = sorted(set(given) - {name for name, count in zip(graph.class_names, used, strict=True) if count})
@@ -293,6 +290,8 @@ def create_class(
 
 def rename_class(change: Change, old: str, new: str) -> Outcome:
     """Rename a class; see `Workspace.rename_class`."""
+    if old == new:
+        raise NothingToDoError(f"the class is already called {new!r}")
     if any(row.name == new for row in list_classes(change.records, change.state)):
         raise InputError(f"the class {new!r} exists already", fix="choose another name, or merge the classes")
     return _rename(change, {old: new}, "classes rename", f"{old} is now {new}")
@@ -302,7 +301,7 @@ def merge_classes(change: Change, names: Sequence[str], into: str) -> Outcome:
     """Merge classes; see `Workspace.merge_classes`."""
     others = [name for name in dict.fromkeys(names) if name != into]
     if not others:
-        raise InputError("there is nothing to merge", fix="give at least two classes")
+        raise NothingToDoError(f"{into} is one class already")
     return _rename(change, dict.fromkeys(others, into), "classes merge", f"{', '.join(others)} into {into}")
 
 
@@ -311,9 +310,7 @@ def retire_class(change: Change, name: str) -> Outcome:
     state = change.state
     _check_exists(change, [name])
     if name in state.retired:
-        raise InputError(
-            f"the class {name!r} is retired already", fix="list the classes with: evergraph ws classes list"
-        )
+        raise NothingToDoError(f"the class {name!r} is retired already")
     if not set(state.model.classes) - {*state.retired, name}:
         raise InputError("the model would have no class left", fix="keep at least one class")
     number = change.name_classes([name])[name]

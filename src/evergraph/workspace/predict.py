@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from evergraph.analysis.explain import neighbours_of
 from evergraph.detect import Outputs
-from evergraph.errors import InputError
+from evergraph.errors import InputError, NothingToDoError
 from evergraph.graph import ids as id_columns
 from evergraph.graph.classes import UNSEEN
 from evergraph.graph.evolving import EvolvingGraph
@@ -73,16 +73,18 @@ def _choose_times(change: Change, time: int | str | None) -> list[int]:
     unlabelled = "FROM labels WHERE label IS NULL AND until IS NULL"
     open_times = [moment for (moment,) in change.records.query(f"SELECT DISTINCT time {unlabelled} ORDER BY time")]
     if not open_times:
-        raise InputError("every vertex has a label, so there is nothing to predict", fix="add a slice first")
+        raise NothingToDoError("every vertex has a label")
     if time is not None:
         try:
             # A number is a time as it is written, not a number of periods.
             wanted = axis.period(str(time) if axis.unit in ("integer", "year") else time)
         except InputError as error:  # without the column and row it names
             raise InputError(error.problem, fix=error.fix) from None
+        if wanted not in open_times and wanted in change.graph.times:
+            raise NothingToDoError(f"every vertex of {axis.label(wanted)} has a label")
         if wanted not in open_times:
             raise InputError(
-                f"no vertex of {axis.label(wanted)} is without a label",
+                f"there are no vertices of {axis.label(wanted)}",
                 fix=f"choose one of {', '.join(map(axis.label, open_times[-5:]))}",
             )
         return [wanted]

@@ -8,12 +8,14 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from evergraph.evaluation.metrics import Confusion, accuracy, open_macro_f1
 from evergraph.graph.classes import UNSEEN, total_variation
+from evergraph.presentation.text import command_line
 from evergraph.storage.records import Records, Row
 from evergraph.workspace.change import counted
 from evergraph.workspace.store import ModelRecord, WorkspaceState, kept_versions, model_record
@@ -57,8 +59,8 @@ class Status:
         Number of labels that arrived since the model was trained, within the history.
     undecided, to_review
         Number of unlabelled vertices without a decision, and of those flagged as unseen.
-    next_command, next_why
-        What to do next, and why.
+    next_command, next_arguments, next_why
+        What to do next, and why. The argument ``FILE`` is a file of yours.
     """
 
     version: int
@@ -79,12 +81,12 @@ class Status:
     undecided: int
     to_review: int
     next_command: str
+    next_arguments: tuple[str, ...]
     next_why: str
 
-    @property
-    def next(self) -> str:
-        """What to do next, and why, on one line."""
-        return f"evergraph ws {self.next_command}: {self.next_why}"
+    def next_line(self, folder: str | Path) -> str:
+        """Return the next command as you type it in a shell, for the workspace in this folder."""
+        return command_line("ws", self.next_command, Path(folder), *self.next_arguments)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the values for JSON."""
@@ -95,7 +97,9 @@ def status(records: Records, state: WorkspaceState) -> Status:
     """Return the status of a workspace."""
     undecided, flagged = _count_unlabelled(records)
     fresh = count_fresh(records, _history_start(records, state))
-    command, why = _next(undecided, 0 if _update_was_skipped(records) else fresh, flagged, stale=state.stale)
+    (command, *arguments), why = _next(
+        undecided, 0 if _update_was_skipped(records) else fresh, flagged, stale=state.stale
+    )
     axis = state.settings.axis
     return Status(
         version=state.version,
@@ -116,6 +120,7 @@ def status(records: Records, state: WorkspaceState) -> Status:
         undecided=undecided,
         to_review=flagged,
         next_command=command,
+        next_arguments=tuple(arguments),
         next_why=why,
     )
 
@@ -160,16 +165,17 @@ def _update_was_skipped(records: Records) -> bool:
     return any(row.command == "update" for row in records.select("versions", last, json.dumps(commands)))
 
 
-def _next(undecided: int, fresh: int, flagged: int, *, stale: bool) -> tuple[str, str]:
+def _next(undecided: int, fresh: int, flagged: int, *, stale: bool) -> tuple[list[str], str]:
+    """Return the next command with its arguments, and why. It is one that succeeds in this state."""
     if fresh:
-        return "update", f"{counted(fresh, 'new label')} to train on"
+        return ["update"], f"{counted(fresh, 'new label')} to train on"
     if stale:
-        return "update", "the classes changed, or an older model was restored"
+        return ["update"], "the classes changed, or an older model was restored"
     if undecided:
-        return "predict", f"{counted(undecided, 'vertex', 'vertices')} without a decision"
+        return ["predict"], f"{counted(undecided, 'vertex', 'vertices')} without a decision"
     if flagged:
-        return "review", f"{counted(flagged, 'vertex', 'vertices')} flagged as unseen"
-    return "add", "when a new slice arrives"
+        return ["review"], f"{counted(flagged, 'vertex', 'vertices')} flagged as unseen"
+    return ["add", "--vertices", "FILE", "--edges", "FILE"], "when a new slice arrives"
 
 
 # --- classes and models ----------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evergraph.datasets.tables import Columns, read_edges, read_vertices
-from evergraph.errors import InputError
+from evergraph.errors import InputError, NothingToDoError
 from evergraph.graph import ids as id_columns
 from evergraph.graph.arrays import base_segment, extend, slice_segment
 from evergraph.graph.columns import EdgeColumns, VertexColumns, check_edges, check_vertices
@@ -34,11 +34,13 @@ def add(
     columns: Columns | None = None,
 ) -> Outcome:
     """Add a slice; see `Workspace.add`."""
+    if vertices is None and edges is None:
+        raise InputError("neither vertices nor edges are given", fix="give at least one of them")
     graph, state = change.graph, change.state
     new = _read_vertices(change, vertices, features, columns)
     if new is not None:
         _refuse_older(graph, new, vertices)
-        refuse_retired(state, new.class_names)
+        refuse_retired(change, new.class_names)
     last = graph.last_time if new is None else int(new.times[-1])
     bare = None if new is None else replace(new, codes=np.full(len(new.times), -1, np.int32), class_names=())
     # Edges between old vertices became known with the slice: windows of the past must not show them.
@@ -48,7 +50,7 @@ def add(
     grown = extend(graph, segment)
     added, joined = len(grown) - len(graph), grown.n_edges - graph.n_edges
     if not added and not joined:
-        raise InputError("all of these vertices and edges exist already", fix="add new vertices or edges")
+        raise NothingToDoError("there are no new vertices or edges")
     numbers, labels = np.arange(state.next_vertex, state.next_vertex + added), np.empty(0, np.int32)
     labelled, warned = 0, dict[str, Any]()
     if new is not None:
@@ -113,7 +115,9 @@ def remove(
     left = graph.remove(ids, edges)
     gone, cut = len(graph) - len(left), graph.n_edges - left.n_edges
     if not gone and not cut:
-        raise InputError("no vertices or edges to remove", fix="give ids of vertices, or edges")
+        if edges is None and not isinstance(vertices, (str, Path)):
+            raise InputError("no vertices or edges to remove", fix="give ids of vertices, or edges")
+        raise NothingToDoError("there are no vertices or edges to remove in the file")
     records, version = change.records, change.version
     for vertex in before.vertices[rows].tolist():
         records.replace("labels", "vertex = ? AND until IS NULL", (vertex,), until=version)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evergraph.detect import Detector
-from evergraph.errors import InputError
+from evergraph.errors import InputError, NothingToDoError
 from evergraph.graph import ids as id_columns
 from evergraph.graph.arrays import base_segment
 from evergraph.graph.evolving import EvolvingGraph
@@ -115,9 +115,7 @@ def _refuse_nothing_new(state: WorkspaceState, task: Task, fresh: int) -> None:
     if state.stale or fresh:
         return
     if not state.fresh_labels:
-        raise InputError(
-            "no labels have arrived since the model was trained", fix="add labels first with: evergraph ws label"
-        )
+        raise NothingToDoError("no labels have arrived since the model was trained")
     raise InputError(
         f"all new labels are older than the history, which starts with {task.graph.axis.label(task.start)}",
         fix="label newer vertices, or create a workspace with a longer history",
@@ -334,9 +332,7 @@ def rollback(change: Change, version: int, *, model_only: bool) -> Outcome:
     """Restore an earlier version; see `Workspace.rollback`."""
     state, records = change.state, change.records
     if version == state.version:
-        raise InputError(
-            f"version {version} is the current one", fix="choose an earlier version; list them with: evergraph ws log"
-        )
+        raise NothingToDoError(f"version {version} is the current one")
     there = read_state(records, version)
     if not model_only:
         restore_rows(records, version, change.version)
@@ -344,7 +340,7 @@ def rollback(change: Change, version: int, *, model_only: bool) -> Outcome:
         change.contents = Contents.read(records, change.objects, classes)
         change.state = replace(there, version=state.version, next_vertex=state.next_vertex, classes=classes)
     elif there.model.number == state.model.number:
-        raise InputError(f"the model of version {version} is the current one", fix="choose an earlier version")
+        raise NothingToDoError(f"the model of version {version} is the current one")
     else:
         change.state = replace(state, model=there.model, learner=there.learner, tensors=there.tensors, stale=True)
     what = f"to {'the model of ' if model_only else ''}version {version}"
