@@ -751,7 +751,6 @@ def bad(tmp_path):
         (["add", "WS", "--vertices", "BAD/header.csv"], []),
         (["add", "WS", "--vertices", "BAD/names.xlsx"], ["names.xlsx", "format"]),
         (["add", "WS", "--edges", "BAD/dangling.csv"], ["'nobody'", "--drop-dangling"]),
-        (["add", "WS"], ["neither vertices nor edges are given"]),
         # predict
         (["predict", "WS", "--out", "BAD/out.xlsx"], ["out.xlsx", ".csv or .parquet"]),
         (["predict", "WS", "--out", "BAD"], ["format"]),

@@ -34,8 +34,6 @@ def add(
     columns: Columns | None = None,
 ) -> Outcome:
     """Add a slice; see `Workspace.add`."""
-    if vertices is None and edges is None:
-        raise InputError("neither vertices nor edges are given", fix="give at least one of them")
     graph, state = change.graph, change.state
     new = _read_vertices(change, vertices, features, columns)
     if new is not None:
