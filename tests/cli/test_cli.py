@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -13,8 +14,10 @@ from pathlib import Path
 import pytest
 
 from evergraph import EvolvingGraph, cli
-from evergraph.analysis import tdiff
+from evergraph.analysis import first_task, tdiff
+from evergraph.cli import inspect
 from evergraph.datasets import synthetic
+from evergraph.learning.task import choose_history
 
 EVERGRAPH = [sys.executable, "-c", "from evergraph.cli import main; main()"]
 
@@ -36,6 +39,49 @@ def test_inspect_json_has_what_scripts_need(command):
     assert list(found["history"]) == ["25", "50", "75", "100"]
     assert found["history"]["100"] == 28
     assert found["pairs"] > found["edges"]
+    assert (found["auto_history"], found["past_history"]) == (2, {"25": 1, "50": 2, "75": 7, "100": 14})
+    assert list(found["window_vertices"]) == ["25", "50", "75", "100", "full"]
+    assert sorted(found["window_vertices"].values()) == list(found["window_vertices"].values())
+
+
+def following(out):
+    """Return the command that the last line names."""
+    last = out.splitlines()[-1]
+    assert last.startswith("Next: evergraph ")
+    return shlex.split(last.removeprefix("Next: evergraph "))
+
+
+def test_inspect_recommends_a_history_and_a_command_that_works(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(inspect, "_FEW", 10)
+    for name, edges in (("one graph", True), ("no 'edges'", False)):
+        graph = synthetic(vertices=300, times=6, seed=1)
+        columns = {"id": list(graph.ids), "time": graph.times.tolist(), "label": graph.labels.tolist()}
+        ends = zip(*(graph.ids[end].tolist() for end in graph.links.ends()[:2]), strict=True)
+        EvolvingGraph.build(columns, list(ends) if edges else None, features=[[1.0]] * 300).save(name)
+        out = command("inspect", name)[1]
+        size = choose_history(graph, first_task(graph)) if edges else first_task(graph) - graph.first_time
+        assert f"Recommended history: {size}, " in out
+        assert ("because the graph has no edges" in out) == (not edges)
+        words = following(out)
+        assert words == ["run", name, "--history", str(size), "--seeds", "0-2", "--out", f"{name}-run"]
+        assert command(*words, "--steps", 1, "--jobs", 1)[0] == 0
+        assert "--out" not in following(command("inspect", name)[1])  # another run is there
+    monkeypatch.setattr(inspect, "_FEW", 1_000)
+    out = " ".join(command("inspect", "one graph")[1].split())
+    assert "Recommended history: full." in out
+    assert "--history full --seeds 0-2" in out
+
+
+def test_inspect_names_no_command_that_would_fail(tmp_path, command):
+    for name, columns, why in [
+        ("one", {"id": ["a", "b"], "time": [1, 1], "label": ["x", "y"]}, "there is no task to run"),
+        ("none", {"id": ["a", "b"], "time": [1, 2]}, "there is nothing to train on"),
+    ]:
+        EvolvingGraph.build(columns).save(tmp_path / name)
+        code, out, _ = command("inspect", tmp_path / name)
+        assert (code, "Next:" in out) == (0, False)
+        assert why in " ".join(out.split())
 
 
 def test_inspect_k_changes_the_pairs(tmp_path, command):

@@ -13,12 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evergraph import EvolvingGraph, InputError
+from evergraph.analysis import first_task
 from evergraph.cli import common
 from evergraph.cli.common import parse_history, parse_seeds
 from evergraph.graph.arrays import fingerprint
 from evergraph.graph.evolving import TextMode
 from evergraph.learning.learner import LifelongLearner, Restart
-from evergraph.learning.task import Mode
+from evergraph.learning.task import Mode, history_sizes
 from evergraph.names import MODELS
 from tests.evaluation.test_run import GRAPH, TIMES, keys, stopped
 
@@ -313,6 +314,18 @@ def test_defaults_work_with_late_labels_and_without_edges(tmp_path, command):
     code, out, err = command("run", tmp_path / "g", "--steps", "2", "--json")
     assert code == 0, err
     assert [row["time"] for row in json.loads(out)["tasks"]] == [5, 6, 7]
+
+
+def test_why_this_history_is_printed(folder, command):
+    first = first_task(GRAPH)
+    sizes = history_sizes(GRAPH, first)
+    code, _, err = command("run", folder, "--steps", "1")
+    assert code == 0
+    half = (
+        f"History {sizes[50]}: it covers half of the time differences within two hops before the first task ({first})"
+    )
+    assert f"{half}; 75 % take {sizes[75]}, all {sizes[100]}." in err
+    assert "History" not in command("run", folder, "--steps", "1", "--history", "1")[2]
 
 
 def test_other_settings_get_through(folder, command):

@@ -6,6 +6,8 @@ import csv
 import json
 import math
 import pickle
+import re
+import shlex
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from dataclasses import replace
@@ -370,7 +372,7 @@ def test_the_command_prints_json(command: Command, compared: Comparison, graphs:
     found = json.loads(text)
     assert set(found) == {
         *("graphs", "detectors", "seeds", "configuration", "figures", "results", "mean_over_graphs", "errors"),
-        *("evergraph", "numerics_version", "out", "files"),
+        *("evergraph", "numerics_version", "out", "files", "recommendation"),
     }
     assert (found["seeds"], found["errors"], list(found["detectors"])) == ([0, 1], [], NAMES.split(","))
     assert found["configuration"]["model"]["hidden"] == 4
@@ -384,6 +386,9 @@ def test_the_command_prints_json(command: Command, compared: Comparison, graphs:
     assert [one["detector"] for one in found["mean_over_graphs"]] == NAMES.split(",")
     assert all(Path(path).is_file() for path in found["files"])
     assert json.loads((out / "compared.json").read_text())["results"] == found["results"]
+    best = found["recommendation"]
+    assert best["detector"] in found["detectors"]
+    assert best["command"].startswith(f"evergraph run {graphs[0]} --hidden 4 --history 2 --steps 3 --lr 0.05 --first 4")
 
 
 def test_the_command_prints_a_table(
@@ -399,6 +404,11 @@ def test_the_command_prints_a_table(
     assert "mean over graphs" not in text
     assert all(word in text for word in ("gdoc:0.5", "Open-F1", "FPR@95", "Written to", "tasks-one.svg"))
     assert "2 of 2 trainings done" in err
+    recommended = re.search("Recommended: --detector (.*?) ", text)
+    assert recommended
+    assert recommended[1] in ("none", "gdoc:0.5")
+    following = text.splitlines()[-1].removeprefix("Next: evergraph ")
+    assert command(*shlex.split(following), "--json")[0] == 0
     assert command(*arguments, "--quiet") == (0, "", "")
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
+import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -37,6 +37,7 @@ from evergraph.cli.common import (
 )
 from evergraph.errors import EvergraphError
 from evergraph.names import COMPARED_DETECTORS, DATASETS, DEFAULT_MODEL, known
+from evergraph.presentation.text import visible
 
 if TYPE_CHECKING:
     from evergraph.evaluation.comparison import CompareState, Comparison
@@ -84,6 +85,8 @@ def compare(
     from evergraph.evaluation.comparison import candidates
     from evergraph.evaluation.comparison import compare as compare_all
     from evergraph.evaluation.configuration import Configuration
+    from evergraph.evaluation.processes import cores_here
+    from evergraph.evaluation.recommendation import recommend
     from evergraph.names import build_model
     from evergraph.report.comparison import write_comparison
 
@@ -105,19 +108,29 @@ def compare(
                 if update is not None:
                     update(description=in_words(state), completed=state.done, total=state.total)
 
-            number = jobs or os.cpu_count() or 1
+            number = jobs or cores_here()
             found = compare_all(graphs, chosen, configuration, wanted, out=out, jobs=number, on_done=on_done)
         files = write_comparison(found, out) if found.outcomes else []
     except KeyboardInterrupt:
         stored = "Interrupted. Finished trainings are stored"
         raise InterruptError(stored, fix="run the same command again to continue") from None
+    best = recommend(found)
+    given = {"model": model, "hidden": hidden, "layers": layers, "dropout": dropout, "hops": hops, "history": history}
+    given |= {"restart": restart, "steps": steps, "lr": lr, "first": first, "label-rate": label_rate, "mode": mode}
+    following = None if best is None else _run(graphs[0], given | {"detector": best.detector})
     failed = EvergraphError(f"{len(found.errors)} trainings failed", fix="see the warnings above")
     if as_json:
         error = {"error": failed.as_dict()} if found.errors else {}
-        print_json(found.as_dict() | {"out": str(out), "files": [str(path) for path in files]} | error)
+        advice = None if best is None else {"detector": best.detector, "reason": best.reason, "command": following}
+        more = {"recommendation": advice, "out": str(out), "files": [str(path) for path in files]}
+        print_json(found.as_dict() | more | error)
         raise typer.Exit(failed.exit_code if found.errors else 0)
     if not quiet:
         _show(found, files)
+        if best is not None:
+            words = f"\nRecommended: --detector {best.detector} (for run, and for a new workspace). {best.reason}"
+            console().print(visible(words, lines=True), markup=False)
+            echo(f"Next: {following}")
     if found.errors:
         raise failed
 
@@ -133,6 +146,17 @@ def _show(found: Comparison, files: list[Path]) -> None:
     to.print(to_rich(compared_table(found), to.width))
     to.print()
     echo(f"Written to {files[0].parent}: {', '.join(path.name for path in files)}")
+
+
+def _run(graph: str, options: dict[str, Any]) -> str:
+    """Return the command that runs a graph with these options; defaults are left out."""
+    import inspect
+
+    from evergraph.cli.run import run
+
+    usual = {name.replace("_", "-"): value.default for name, value in inspect.signature(run).parameters.items()}
+    words = [f"--{name} {shlex.quote(str(value))}" for name, value in options.items() if value != usual[name]]
+    return " ".join(["evergraph run", shlex.quote(graph), *words])
 
 
 def in_words(state: CompareState) -> str:

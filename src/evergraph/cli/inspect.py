@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import shlex
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,10 +17,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from evergraph.analysis.description import DifferenceSummary, GraphDescription
+    from evergraph.graph.evolving import EvolvingGraph
 
 _MOST_TASKS = 40
 _LARGE = 200_000  # from this many vertices on, figures estimate the time differences from a sample
 _SAMPLE = 10_000
+_FEW = 1_000  # vertices per task below which a shorter history than full is not worth its loss
 _AS_THEY_ARE = (
     *("vertices", "edges", "features", "label_rate", "time_unit", "time_step", "first_task", "test_vertices"),
     *("unseen_vertices", "homophily", "mean_degree", "isolated", "power_law"),
@@ -61,21 +64,87 @@ def inspect(
         sample = _SAMPLE
     hops = {k} if figures is None else {k, *HOPS}
     with progress(f"Counting time differences over {k} hops", silent):
-        found = describe(opened, Path(graph).name, hops=sorted(hops), sample=sample)
+        found = describe(opened, Path(graph).name, hops=sorted(hops), past=True, sample=sample)
+        advice = advise(graph, opened, found)
     drawn: list[Path] = []
     if figures is not None:
         with progress("Drawing", silent):
             drawn = draw([found], figures, f"$ evergraph inspect {graph}")
     if as_json:
-        print_json(as_object(found, k) | {"verified": verify and is_folder, "figures": [str(path) for path in drawn]})
+        more = {"verified": verify and is_folder, "figures": [str(path) for path in drawn]}
+        print_json(as_object(found, k) | asdict(advice) | more)
     elif not quiet:
-        show(console(), graph, found, k)
+        show(console(), graph, found, k, advice)
         if verify:
             echo(
                 "Verified: every byte is as it was saved." if is_folder else "Nothing to verify: this is not a folder."
             )
         for path in drawn:
             echo(f"Figure: {path}")
+        console().print(f"\n{advice.reason}", markup=False)
+        if advice.command is not None:
+            echo(f"Next: {advice.command}")
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Which history to take, why, and the command to run next.
+
+    ``past_history`` has the history sizes by the percentage of time differences before the first task that they cover;
+    ``window_vertices`` the mean number of vertices per task with each of these sizes and with all periods (``"full"``).
+    """
+
+    past_history: dict[str, int] | None
+    window_vertices: dict[str, int]
+    auto_history: int | None
+    reason: str
+    command: str | None
+
+
+def advise(name: str, graph: EvolvingGraph, found: GraphDescription) -> Advice:
+    """Recommend a history for the tasks of a graph."""
+    import numpy as np
+
+    from evergraph.analysis import first_task
+    from evergraph.learning.task import AUTO_LEVEL, extend_to_labels
+
+    first = first_task(graph)
+    if first is None:
+        return Advice(None, {}, None, "All vertices are of one period, so there is no task to run.", None)
+    if not (graph.codes[graph.times < first] >= 0).any():
+        why = (
+            f"No vertex before the first task ({graph.axis.label(first)}) has a label, so there is nothing to train on."
+        )
+        return Advice(None, {}, None, why, None)
+    times = np.unique(graph.times[graph.times >= first])
+    last = np.searchsorted(graph.times, times, "right")
+
+    def vertices(size: int) -> int:
+        return round(float((last - np.searchsorted(graph.times, times - size)).mean()))
+
+    whole = max(graph.last_time - graph.first_time, 1)
+    sizes = found.past_differences.history_sizes if found.past_differences is not None else None
+    auto = max(first - graph.first_time, 1) if sizes is None else extend_to_labels(graph, first, sizes[str(AUTO_LEVEL)])
+    label = graph.axis.label(first)
+    history, few = str(auto), vertices(auto) < _FEW and vertices(auto) < vertices(whole)
+    if few:
+        history = "full"
+        reason = (
+            f"Recommended history: full. --history auto takes {auto}, which leaves only {vertices(auto):,} vertices "
+            "per task to train and predict."
+        )
+    elif sizes is None:
+        reason = f"Recommended history: {auto}, all periods before the first task ({label}): it has no edges before it."
+    else:
+        why = "is as far back as the latest labels" if auto > sizes[str(AUTO_LEVEL)] else "covers half of the pairs"
+        reason = f"Recommended history: {auto}, as --history auto takes. It {why} before the first task ({label})."
+        if sizes["75"] > auto:
+            reason += f" To see whether longer is better, run --history {sizes['75']} too and compare the accuracy."
+    out = f"{Path(name).name}-run"
+    stored = "" if Path(out).exists() else f" --out {shlex.quote(out)}"
+    command = f"evergraph run {shlex.quote(name)} --history {history} --seeds 0-2{stored}"
+    window_vertices = {level: vertices(size) for level, size in (sizes or {}).items()} | {"full": vertices(whole)}
+    return Advice(sizes, window_vertices, auto, reason, command)
 
 
 def as_object(found: GraphDescription, k: int) -> dict[str, Any]:
@@ -101,7 +170,7 @@ def as_object(found: GraphDescription, k: int) -> dict[str, Any]:
     }
 
 
-def show(to: Console, name: str, found: GraphDescription, k: int) -> None:
+def show(to: Console, name: str, found: GraphDescription, k: int, advice: Advice) -> None:
     """Print the description as tables."""
     from rich.table import Table
     from rich.text import Text
@@ -128,6 +197,7 @@ def show(to: Console, name: str, found: GraphDescription, k: int) -> None:
     to.print(facts)
     to.print()
     _show_differences(to, found.differences.get(str(k)))
+    _show_histories(to, found, advice)
     _show_tasks(to, found)
 
 
@@ -135,7 +205,7 @@ def _show_differences(to: Console, found: DifferenceSummary | None) -> None:
     from rich.table import Table
 
     if found is None or not found.history_sizes:
-        to.print("There are no time differences, because the graph has no edges. Choose a history size yourself.\n")
+        to.print("There are no time differences, because the graph has no edges.\n")
         return
     title = f"Time differences over {found.hops} hop{'s' if found.hops > 1 else ''}: {found.pairs:,} pairs"
     if found.error is not None:
@@ -146,6 +216,23 @@ def _show_differences(to: Console, found: DifferenceSummary | None) -> None:
     table.add_column("history size", justify="right")
     for level, size in found.history_sizes.items():
         table.add_row(f"{level} %", f"{found.percentiles[level]:g}", str(size))
+    to.print(table)
+    to.print()
+
+
+def _show_histories(to: Console, found: GraphDescription, advice: Advice) -> None:
+    from rich.table import Table
+
+    if advice.past_history is None:
+        return
+    title = f"The same over 2 hops before the first task ({found.first_task}), by which --history auto chooses"
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
+    table.add_column("share of pairs covered")
+    for head in ("history size", "vertices per task"):
+        table.add_column(head, justify="right")
+    for level, size in advice.past_history.items():
+        table.add_row(f"{level} %", str(size), f"{advice.window_vertices[level]:,}")
+    table.add_row("all periods", "full", f"{advice.window_vertices['full']:,}")
     to.print(table)
     to.print()
 

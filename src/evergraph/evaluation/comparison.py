@@ -102,6 +102,11 @@ class Candidate:
     trained_with: Detector = field(default_factory=Softmax)
 
     @property
+    def can_be_used(self) -> bool:
+        """Whether ``--detector`` takes the name; ablations of ``auto`` exist only in comparisons."""
+        return not self.name.startswith(_WITHOUT)
+
+    @property
     def settings(self) -> str:
         """The detector with all its settings."""
         return repr(getattr(self.detector, "made_of", self.detector))

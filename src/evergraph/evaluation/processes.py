@@ -221,7 +221,7 @@ def jobs_for(work: int, *, threads: int = 1, memory: int = 0) -> int:
 
 
 def _free_memory() -> int | None:
-    """Return the bytes that new processes can use; None if the system does not tell."""
+    """Return the bytes that new processes can use; None if unknown."""
     found = []
     with contextlib.suppress(OSError, ValueError, IndexError):
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()

@@ -26,7 +26,7 @@ from evergraph.graph.arrays import fingerprint
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.learning.checkpoint import MANIFEST as CHECKPOINT
 from evergraph.learning.learner import LifelongLearner
-from evergraph.learning.task import Decisions, Task
+from evergraph.learning.task import Decisions, Task, history_reason
 from evergraph.learning.training import steps_a_task
 
 if TYPE_CHECKING:
@@ -155,6 +155,8 @@ def run(
     for seed in seeds:
         configuration.learner(seed)  # checks the seed before anything is written
     described = configuration.described(graph.axis)
+    if configuration.history == "auto" and plan[0].history is not None:
+        log.info("%s", history_reason(graph, plan[0].time, plan[0].history))
     with contextlib.ExitStack() as held:
         store = None
         if out is not None:

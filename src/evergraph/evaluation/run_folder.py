@@ -107,7 +107,7 @@ class RunFolder:
         with contextlib.ExitStack() as held:
             with disk_errors(self.path, _NOT_WRITTEN):
                 held.enter_context(shared(self.path / PROCESSES))
-            if is_orphan():  # the lock is lost, and nobody waits for this process
+            if is_orphan():  # the lock is lost: the next run may have it
                 raise EvergraphError("the run has ended")
             yield
 

@@ -25,6 +25,7 @@ __all__ = [
     "Task",
     "choose_history",
     "extend_to_labels",
+    "history_reason",
     "history_sizes",
     "resolve_history",
     "tasks",
@@ -294,6 +295,18 @@ def choose_history(graph: EvolvingGraph, before: int | str) -> int:
         log.info("The graph has no edges before %s to choose a history from: it is %s, all before it.", *shown)
         return size
     return extend_to_labels(graph, time, sizes[AUTO_LEVEL])
+
+
+def history_reason(graph: EvolvingGraph, time: int, size: int) -> str:
+    """Say why the history ``"auto"`` is this many periods before the first task, and what longer ones would cover."""
+    sizes, label = history_sizes(graph, time), graph.axis.label(time)
+    if not sizes:
+        return f"History {size}: all periods before the first task ({label}), which has no edges before it."
+    longer = f"75 % take {sizes[75]}, all {sizes[100]}"
+    if size > sizes[AUTO_LEVEL]:
+        return f"History {size}: the latest labels before the first task ({label}) are that far back; {longer}."
+    covered = f"half of the time differences within two hops before the first task ({label})"
+    return f"History {size}: it covers {covered}; {longer}."
 
 
 def extend_to_labels(graph: EvolvingGraph, time: int, size: int) -> int:
