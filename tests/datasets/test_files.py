@@ -4,7 +4,10 @@ import gzip
 import json
 import re
 
+import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from evergraph.datasets.files import open_table
 from evergraph.errors import InputError
@@ -185,10 +188,20 @@ def test_the_limit_of_compressed_files_can_be_set(tmp_path, monkeypatch):
         open_table(path).read(["id"])
     monkeypatch.setenv("EVERGRAPH_MAX_UNPACKED", str(whole / 1e9 + 1e-10))
     assert open_table(path).read(["id"]).column("id").to_pylist() == ["a", "b", "c"]
-    for wrong in ("much", "inf", "nan"):
+    for wrong in ("much", "inf", "nan", "0", "-8"):
         monkeypatch.setenv("EVERGRAPH_MAX_UNPACKED", wrong)
         with pytest.raises(InputError, match=f"EVERGRAPH_MAX_UNPACKED is '{wrong}'.*Set it to a number of GB"):
             open_table(path)
+
+
+def test_small_parquet_files_of_many_rows_are_refused(tmp_path, monkeypatch):
+    rows, path = 10_000_000, tmp_path / "v.parquet"
+    parquet.write_table(pa.table({"id": np.zeros(rows, np.int64), "time": np.zeros(rows, np.int64)}), path)
+    assert path.stat().st_size < 200_000
+    monkeypatch.setenv("EVERGRAPH_MAX_UNPACKED", "0.159")
+    with pytest.raises(InputError, match=r"unpacks to 160,000,000 or more\. .* to more than 0\.16\."):
+        open_table(path).read(["id", "time"])
+    assert open_table(path).read(["id"]).num_rows == rows
 
 
 def test_drop_dangling_goes_on(tmp_path, monkeypatch, command):

@@ -352,7 +352,7 @@ def unpack(archive: Path, into: Path, *, least: int = LEAST_LIMIT) -> Path:
             if size > limit:
                 raise InputError(
                     f"the archive has {_size_of(archive):,} bytes, but unpacks to {size:,}; the limit is {limit:,}",
-                    fix=raise_limit(limit),
+                    fix=raise_limit(size),
                     file=archive,
                 )
             for member in members:

@@ -129,7 +129,9 @@ def unpacked_limit(path: Path, least: int = LEAST_LIMIT) -> int:
     if not given:
         return max(100 * path.stat().st_size, least)
     try:
-        return int(float(given) * 1e9)
+        if (limit := int(float(given) * 1e9)) > 0:
+            return limit
+        raise ValueError
     except (ValueError, OverflowError):
         raise InputError(f"{_LIMIT} is {given!r}", fix="set it to a number of GB, such as 8") from None
 
@@ -186,6 +188,14 @@ def _read_parquet(path: Path, columns: list[str]) -> pa.Table:
 
     with reading(path):
         try:
+            # A run of equal values takes a few bytes in the file, and at least 8 for each row in memory.
+            size, limit = 8 * len(columns) * pq.read_metadata(path).num_rows, unpacked_limit(path)
+            if size > limit:
+                raise InputError(
+                    f"the file has {path.stat().st_size:,} bytes, but unpacks to {size:,} or more",
+                    file=path,
+                    fix=raise_limit(size),
+                )
             return pq.read_table(path, columns=columns)
         except (pa.ArrowException, OSError) as error:
             raise InputError(f"the Parquet file is damaged ({_first_line(error)})", file=path, fix=_AGAIN) from error
