@@ -93,7 +93,7 @@ def ordinary(names: tuple[str, ...] | None = None, times: tuple[str, ...] | None
         calibration=calibration_of(probability, best == truth),
         threshold=threshold_curve_of(probability, unseen, on="probability", in_force=0.5),
         review=Review(review, f"All of {names[0]}."),
-        groups=Groups(groups, f"Some of {names[0]}."),
+        groups=Groups(groups, f"Some of {names[0]}.", (f"evergraph ws review {names[0]}", f"evergraph {names[-1]}")),
         details=(("graph", names[0]), ("command", f"evergraph run {names[0]} --out x"), (names[0], names[-1])),
     )
 

@@ -103,7 +103,8 @@ def test_the_groups_to_review_are_those_of_the_workspace(folder: Path) -> None:
         assert shown.examples == tuple((str(id), words) for id, words in group.exemplars)
         assert group.as_dict()["nearest"] == [{"class": name, "count": count} for name, count in group.nearest]
     page = page_of(content)
-    assert f"evergraph ws classes create {folder} NAME --group 1." in page.replace("<span>", "").replace("</span>", "")
+    assert f"evergraph ws classes create {folder} NAME --group 1\n" in page
+    assert f"evergraph ws label {folder} --labels review.csv" in page
     assert 'href="#groups"' in page
     assert 'href="#groups"' not in page_of(replace(content, groups=None))
 
@@ -130,13 +131,17 @@ def test_a_fresh_workspace_says_what_is_missing(tmp_path: Path) -> None:
     workspace = Workspace.create(tmp_path / "ws", past, model=MLP(hidden=2), history=1, steps=1)
     content = workspace_content(tmp_path / "ws")
     for part in (content.slices, content.confusion, content.calibration, content.threshold):
-        assert "evergraph ws predict" in part.reason
+        assert (
+            f"evergraph ws add {tmp_path / 'ws'} --vertices FILE --edges FILE, then evergraph ws predict" in part.reason
+        )
     workspace.add(*to_tables(GRAPH, FIRST, FIRST, labels=False))
+    reason = workspace_content(tmp_path / "ws").slices.reason
+    assert reason.endswith(f"To get this part: evergraph ws predict {tmp_path / 'ws'}.")
     workspace.predict()
     content = workspace_content(tmp_path / "ws")
     assert "evergraph ws label" in content.confusion.reason
     page = page_of(content)
-    assert "the accuracy is unknown. To add labels: evergraph ws label." in page
+    assert page.count(f"To add labels: evergraph ws label {tmp_path / 'ws'} <span>--labels</span> FILE.") == 4
     assert 'id="accuracy-chart"' not in page
     assert 'id="unseen-chart"' in page
 

@@ -107,11 +107,12 @@ def unseen_chart(slices: Slices) -> Chart:
     """Truly unseen and flagged vertices by period."""
     times = [row.time for row in slices.rows]
     unseen = [None if row.unseen is None else Band(row.unseen) for row in slices.rows]
-    keys = (Key("flagged as unseen", "orange", short="flagged"), Key("truly unseen", "blue", "dashed"))
-    data = [
-        *_banded(times, [row.flagged for row in slices.rows], keys[0]),
-        _line(times, _means(unseen), keys[1], _percents(unseen)),
-    ]
+    keys = [Key("flagged as unseen", "orange", short="flagged"), Key("truly unseen", "blue", "dashed")]
+    data = _banded(times, [row.flagged for row in slices.rows], keys[0])
+    if any(unseen):
+        data.append(_line(times, _means(unseen), keys[1], _percents(unseen)))
+    else:  # there are no labels
+        del keys[1]
     label = (
         f"Line chart of flagged and unseen vertices from {times[0]} to {times[-1]}; the numbers are in the table below."
     )
@@ -179,7 +180,10 @@ def timeline_chart(times: Sequence[str], classes: Sequence[ClassHistory]) -> Cha
         prefix = "" if width == 450 else "xaxis."
         place |= {f"{prefix}tickvals": ticks, f"{prefix}ticktext": [_escaped(times[at]) for at in ticks]}
     layout["xaxis"]["range"] = [-0.5, len(times) - 0.5]
-    keys = (Key("few vertices", "heat-low", "area"), Key(f"{most:,} vertices", "heat-high", "area"))
+    keys = (
+        Key("few vertices", "heat-low", "area"),
+        Key(f"{most:,} {'vertex' if most == 1 else 'vertices'}", "heat-high", "area"),
+    )
     label = f"Cells of {len(names)} classes by period; first and last periods are in the table below."
     data = [_cells(roots, hover, most**0.5)]
     return Chart("timeline-chart", label, "Number of vertices by class and period", data, layout, keys, narrow)

@@ -170,10 +170,11 @@ class FlaggedGroup:
 
 @dataclass(frozen=True)
 class Groups:
-    """Groups to review, the largest first; ``which`` says how many there are, and what to do with them."""
+    """Groups to review, the largest first; ``which`` says how many there are, ``commands`` what to do with them."""
 
     rows: tuple[FlaggedGroup, ...]
     which: str
+    commands: tuple[str, ...]
 
 
 @dataclass(frozen=True)

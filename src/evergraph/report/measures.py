@@ -22,7 +22,9 @@ _AXES = {
     "probability": "Threshold: vertices with a lower probability are flagged",
     "score": "Threshold: vertices with a higher score are flagged",
 }
-_NO_TRUTH = Missing("No decided vertex has a label, so the decisions cannot be compared with the truth.")
+_NO_TRUTH = Missing(
+    "No decided vertex has a label, so the decisions cannot be compared with the truth. Label some, and run again."
+)
 
 
 def band_over_seeds(values: NDArray[np.float64]) -> Band | None:

@@ -39,10 +39,6 @@ from evergraph.storage.files import write_atomic
 __all__ = ["page_of", "write_page"]
 
 _NONE = "–"
-_NO_LABELS = {
-    "run": "No new vertex of these periods has a label, so the accuracy is unknown. Label some, and run again.",
-    "workspace": "No decided vertex has a label yet, so the accuracy is unknown. To add labels: evergraph ws label.",
-}
 _MOST_CLASSES = 3  # around a vertex to review
 _LARGEST = 20  # classes of a timeline
 
@@ -70,6 +66,7 @@ class Body:
     table: Numbers | None = None
     folded: bool = True
     headlines: Sequence[dict[str, Any]] = ()
+    commands: Sequence[str] = ()
 
 
 def page_of(content: ReportContent) -> str:
@@ -181,7 +178,9 @@ def _all_periods(slices: Slices, _: ReportContent) -> Body:
 
 def _accuracy(slices: Slices, content: ReportContent) -> Body | Missing:
     if all(row.accuracy is None for row in slices.rows):
-        return Missing(_NO_LABELS[content.kind])
+        if isinstance(content.confusion, Missing):
+            return content.confusion  # for the same reason
+        return Missing("No new vertex of these periods has a label, so the accuracy is unknown.")
     return Body(charts.accuracy_chart(slices), slices.intervals)
 
 
@@ -306,13 +305,14 @@ def _groups(groups: Groups, _: ReportContent) -> Body:
     heads = ["group", "period", "size", "edges", "words", "examples", "nearest known classes"]
     rows = [
         [
-            *(f"{row.number:,}", row.time, f"{row.size:,}", f"{row.edges:,}", " ".join(row.words) or _NONE),
+            *(f"group {row.number}", row.time, f"{row.size:,}", f"{row.edges:,}", " ".join(row.words) or _NONE),
             "; ".join(f"{id} ({' '.join(words)})" if words else id for id, words in row.examples),
             _neighbours(row.nearest),
         ]
         for row in groups.rows
     ]
-    return Body(None, groups.which, Numbers("Groups to review", heads, rows, [4, 5, 6], "cards"), folded=False)
+    table = Numbers("Groups to review", heads, rows, [0, 4, 5, 6], "cards")
+    return Body(None, groups.which, table, folded=False, commands=groups.commands)
 
 
 def _neighbours(classes: Sequence[tuple[str, int]]) -> str:

@@ -34,11 +34,6 @@ __all__ = ["workspace_content"]
 
 _MOST = 20  # vertices to review
 _COMMANDS = 20  # of the log, the last ones
-_NO_DECISIONS = Missing("There are no decisions yet. To get this part: evergraph ws predict.")
-_NO_LABELS = Missing(
-    "No decided vertex has a label yet, so the decisions cannot be compared with the truth. To add labels: evergraph "
-    "ws label."
-)
 
 
 def workspace_content(folder: Path) -> ReportContent:
@@ -50,6 +45,7 @@ def workspace_content(folder: Path) -> ReportContent:
     facts = describe(graph, folder.resolve().name, first=min(times), past=True)
     by_time = workspace.scored_decisions()
     scored = [row for rows in by_time.values() for row in rows.values()]
+    missing = _missing(folder, status, decided=bool(slices))
     return ReportContent(
         title=folder.resolve().name,
         kind="workspace",
@@ -62,11 +58,11 @@ def workspace_content(folder: Path) -> ReportContent:
         ),
         notes=(f"Next: {status.next_line(folder)} ({status.next_why}).",),
         headlines=_headlines(slices, scored),
-        slices=_slices(models, slices, by_time),
+        slices=_slices(models, slices, by_time) if slices else missing,
         transfer=Missing("Forward transfer compares two runs, so only the report of a run has it."),
         graph=facts,
         history=state.settings.history,
-        **_of_decisions(bool(slices), described.get("detector") or {}, scored),
+        **_of_decisions(described.get("detector") or {}, scored, missing),
         review=_review(workspace, status.to_review),
         details=_details(workspace, models, described, facts),
         groups=_groups(workspace, folder, status),
@@ -100,9 +96,7 @@ def _share(name: str, hits: Sequence[bool], meaning: str) -> Headline:
 
 def _slices(
     models: Sequence[ModelRecord], slices: Sequence[SliceScores], scored: Mapping[int, Mapping[str, dict[str, Any]]]
-) -> Slices | Missing:
-    if not slices:
-        return _NO_DECISIONS
+) -> Slices:
     unseen: dict[Any, set[str]] = {}
     for row in (row for rows in scored.values() for row in rows.values()):
         unseen.setdefault(row["time"], set()).update([] if row["known"] else [row["truth"]])
@@ -133,10 +127,21 @@ def _band(share: float | None, n: int) -> Band | None:
     return None if share is None else band_of_share(share, n)
 
 
-def _of_decisions(decided: bool, detector: Mapping[str, Any], scored: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _missing(folder: Path, status: Status, *, decided: bool) -> Missing:
+    """Return why decisions, or their labels, are missing, and how to get them."""
+    ws = shlex.quote(str(folder))
+    if decided:
+        return Missing(
+            "No decided vertex has a label yet, so the decisions cannot be compared with the truth. To add labels: "
+            f"evergraph ws label {ws} --labels FILE."
+        )
+    add = "" if status.undecided else f"evergraph ws add {ws} --vertices FILE --edges FILE, then "
+    return Missing(f"There are no decisions yet. To get this part: {add}evergraph ws predict {ws}.")
+
+
+def _of_decisions(detector: Mapping[str, Any], scored: Sequence[dict[str, Any]], missing: Missing) -> dict[str, Any]:
     """Return the parts that count decisions with labels."""
     if not scored:
-        missing = _NO_LABELS if decided else _NO_DECISIONS
         return dict.fromkeys(("confusion", "calibration", "threshold"), missing)
     truth, best, classes = (np.array([row[name] for row in scored], object) for name in ("truth", "best", "class"))
     unseen = np.array([not row["known"] for row in scored])
@@ -188,15 +193,21 @@ def _groups(workspace: Workspace, folder: Path, status: Status) -> Groups | Miss
         )
         for group in groups[:_MOST]
     )
-    which = f"{counted(len(groups), 'group')} of {counted(status.to_review, 'flagged vertex', 'flagged vertices')}."
+    alone = status.to_review - sum(group.size for group in groups)
+    which = f"{counted(len(groups), 'group')}; {counted(alone, 'flagged vertex', 'flagged vertices')} in no group."
     if len(groups) > len(found):
-        which += f" The table has the {len(found)} largest."
+        which += f" The table has the {len(found)} largest groups."
     which += (
-        f" To look into a group: evergraph ws review {ws} --group 1. To make it a class: evergraph ws classes create "
-        f"{ws} NAME --group 1. The numbers of groups are those of version {status.version}; they change with the "
-        "workspace."
+        " Look into a group, then make it a class, or label its vertices one by one in a file (numbers of groups are "
+        f"those of version {status.version} and change with the workspace):"
     )
-    return Groups(found, which)
+    commands = (
+        f"evergraph ws review {ws} --group 1",
+        f"evergraph ws classes create {ws} NAME --group 1",
+        f"evergraph ws review {ws} --group 1 --out review.csv",
+        f"evergraph ws label {ws} --labels review.csv",
+    )
+    return Groups(found, which, commands)
 
 
 def _details(
