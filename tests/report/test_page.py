@@ -184,6 +184,25 @@ def test_axes_of_shares_start_at_0_and_end_above_the_highest(highest: float) -> 
     assert bars[1] > 100 * min(1, highest + 0.2)
 
 
+def test_bands_end_at_a_gap() -> None:
+    """plotly.js would join the edges of one area across periods without a value."""
+    slices = contents.ordinary().slices
+    gaps = {3, 5}  # the period between them has no neighbour
+    rows = [dataclasses.replace(row, accuracy=None) if at in gaps else row for at, row in enumerate(slices.rows)]
+    chart = charts.accuracy_chart(dataclasses.replace(slices, rows=tuple(rows)))
+    area, dots, line = chart.data[-3:]
+    years = [int(row.time) for row in rows]
+    parts = [years[:3], years[6:]]
+    assert area["x"] == [*parts[0], *parts[0][::-1], None, *parts[1], *parts[1][::-1]]
+    assert area["fill"] == "toself"
+    highs = [100 * row.accuracy.high for row in rows if row.accuracy is not None]
+    assert area["y"][:3] == highs[:3]
+    alone = rows[4].accuracy
+    assert (dots["x"], dots["y"]) == ([years[4]], [100 * alone.mean])
+    assert dots["error_y"]["array"] == [pytest.approx(100 * (alone.high - alone.mean))]
+    assert [at for at, value in enumerate(line["y"]) if value is None] == sorted(gaps)
+
+
 def test_no_chart_is_empty() -> None:
     """Without a number to draw, a sentence says what is missing."""
     content = contents.ordinary()

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, groupby
 from typing import Any
 
 from evergraph.analysis.description import ClassHistory, DriftAt
@@ -418,19 +418,26 @@ def _banded(times: Sequence[str], bands: Sequence[Band | None], key: Key) -> lis
         [None if band is None or (end := getattr(band, side)) is None else 100 * end for band in bands]
         for side in ("low", "high")
     )
-    known = sum(value is not None for value in low)
-    if not known:
-        return [drawn]
-    if known < _FEWEST:
-        up, down = (
-            [None if end is None else abs(end - mean) for end, mean in zip(side, drawn["y"], strict=True)]
-            for side in (high, low)
-        )
+    # Neighbours with intervals make an area; the others, and all if they are few, have error bars.
+    runs = [list(run) for there, run in groupby(range(len(low)), key=lambda at: low[at] is not None) if there]
+    areas = [run for run in runs if len(run) > 1] if sum(map(len, runs)) >= _FEWEST else []
+    found = [drawn]
+    if lone := [at for run in runs if run not in areas for at in run]:
+        mean = [drawn["y"][at] for at in lone]
+        up, down = ([abs(side[at] - drawn["y"][at]) for at in lone] for side in (high, low))
         bar = {"type": "data", "symmetric": False, "array": up, "arrayminus": down, "thickness": 1.5, "width": 4}
-        return [drawn | {"error_y": bar | {"color": f"var(--{key.colour})"}}]
-    edge = {"type": "scatter", "mode": "lines", "x": drawn["x"], "line": {"width": 0}, "hoverinfo": "skip"}
-    area = {"fill": "tonexty", "fillcolor": f"var(--{key.colour}-band)"}
-    return [edge | {"y": low}, edge | {"y": high} | area, drawn]
+        dots = {"type": "scatter", "mode": "markers", "x": [drawn["x"][at] for at in lone], "y": mean}
+        dots |= {"marker": drawn["marker"], "hoverinfo": "skip", "error_y": bar | {"color": f"var(--{key.colour})"}}
+        found.insert(0, dots)
+    if not areas:
+        return found
+    # Each area is closed by itself: with "tonexty", plotly.js joins the edges across a gap.
+    xs, ys = [], []
+    for run in areas:
+        xs += [*(drawn["x"][at] for at in run), *(drawn["x"][at] for at in reversed(run)), None]
+        ys += [*(high[at] for at in run), *(low[at] for at in reversed(run)), None]
+    look = {"fill": "toself", "fillcolor": f"var(--{key.colour}-band)", "line": {"width": 0}, "hoverinfo": "skip"}
+    return [{"type": "scatter", "mode": "lines", "x": xs[:-1], "y": ys[:-1]} | look, *found]
 
 
 def _means(bands: Sequence[Band | None]) -> list[float | None]:
