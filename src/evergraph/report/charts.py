@@ -427,8 +427,8 @@ def _banded(times: Sequence[str], bands: Sequence[Band | None], key: Key) -> lis
         up, down = ([abs(side[at] - drawn["y"][at]) for at in lone] for side in (high, low))
         bar = {"type": "data", "symmetric": False, "array": up, "arrayminus": down, "thickness": 1.5, "width": 4}
         dots = {"type": "scatter", "mode": "markers", "x": [drawn["x"][at] for at in lone], "y": mean}
-        dots |= {"marker": drawn["marker"], "hoverinfo": "skip", "error_y": bar | {"color": f"var(--{key.colour})"}}
-        found.insert(0, dots)
+        look = {"marker": drawn["marker"], "hoverinfo": "skip", "error_y": bar | {"color": f"var(--{key.colour})"}}
+        found.insert(0, dots | look)
     if not areas:
         return found
     # Each area is closed by itself: with "tonexty", plotly.js joins the edges across a gap.
@@ -436,8 +436,8 @@ def _banded(times: Sequence[str], bands: Sequence[Band | None], key: Key) -> lis
     for run in areas:
         xs += [*(drawn["x"][at] for at in run), *(drawn["x"][at] for at in reversed(run)), None]
         ys += [*(high[at] for at in run), *(low[at] for at in reversed(run)), None]
-    look = {"fill": "toself", "fillcolor": f"var(--{key.colour}-band)", "line": {"width": 0}, "hoverinfo": "skip"}
-    return [{"type": "scatter", "mode": "lines", "x": xs[:-1], "y": ys[:-1]} | look, *found]
+    area = {"fill": "toself", "fillcolor": f"var(--{key.colour}-band)", "line": {"width": 0}, "hoverinfo": "skip"}
+    return [{"type": "scatter", "mode": "lines", "x": xs[:-1], "y": ys[:-1]} | area, *found]
 
 
 def _means(bands: Sequence[Band | None]) -> list[float | None]:
