@@ -11,7 +11,7 @@ import typer
 
 from evergraph.cli.common import GraphArgument, Json, Quiet, console, echo, print_json, progress, set_up_logging
 from evergraph.errors import InputError
-from evergraph.presentation.text import visible
+from evergraph.presentation.text import command_line, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -69,7 +69,7 @@ def inspect(
     drawn: list[Path] = []
     if figures is not None:
         with progress("Drawing", silent):
-            drawn = draw([found], figures, f"$ evergraph inspect {graph}")
+            drawn = draw([found], figures, f"$ {command_line('inspect', graph)}")
     if as_json:
         more = {"verified": verify and is_folder, "figures": [str(path) for path in drawn]}
         print_json(as_object(found, k) | asdict(advice) | more)

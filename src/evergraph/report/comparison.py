@@ -18,6 +18,7 @@ from evergraph.evaluation.results import NUMERICS_VERSION, Summary
 from evergraph.presentation import style
 from evergraph.presentation.style import save
 from evergraph.presentation.table import Cell, Column, Row, Section, Table, write
+from evergraph.presentation.text import command_line
 from evergraph.storage.files import write_atomic
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def _note(comparison: Comparison) -> str:
     detectors = ",".join(one.name for one in comparison.candidates)
     spread = "; ± is half the width of the 95 % interval of the mean over seeds" if len(comparison.seeds) > 1 else ""
     return (
-        f"evergraph compare {' '.join(comparison.graphs)} --detectors {detectors} "
+        f"{command_line('compare', *comparison.graphs, '--detectors', detectors)} "
         f"--seeds {seed_ranges(comparison.seeds)}{options}\n"
         f"Model: {settings.model!r}. Data: {data}. Evergraph {__version__}, numerics version {NUMERICS_VERSION}.\n"
         f"Open-F1 and ID accuracy are means over tasks; all other metrics are over all tasks together{spread}."

@@ -373,4 +373,5 @@ def _check_exists(change: Change, names: Sequence[str]) -> None:
     present = {row.name for row in list_classes(change.records, change.state)}
     for name in names:
         if name not in present:
-            raise InputError(f"there is no class {name!r}", fix="list the classes with: evergraph ws classes list")
+            listed = command_line("ws", "classes", "list", change.store.folder)
+            raise InputError(f"there is no class {name!r}", fix=f"list the classes with: {listed}")

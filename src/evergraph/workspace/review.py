@@ -245,7 +245,7 @@ def chosen_groups(groups: Sequence[ReviewGroup], numbers: Iterable[int]) -> list
             there = f"there are groups 1 to {len(groups):,}" if len(groups) > 1 else "there is only group 1"
             raise InputError(
                 f"there is no group {number}: {there if groups else 'no vertices to review are similar'}",
-                fix="choose a group that evergraph ws review shows",
+                fix="choose a group that ws review shows",
             )
     return [groups[number - 1] for number in dict.fromkeys(numbers)]
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from evergraph.errors import DamagedWorkspaceError, EvergraphError, InputError, StorageError, os_error
 from evergraph.graph.columns import Columns
 from evergraph.graph.times import TimeAxis
+from evergraph.presentation.text import command_line
 from evergraph.storage.checksummed import InvalidJsonError, converted
 from evergraph.storage.files import LOCK, locked, refuse_link, sync_folder
 from evergraph.storage.objects import Objects
@@ -392,7 +393,7 @@ class Store:
             raise InputError(
                 problem if folder.is_dir() else "this workspace does not exist",
                 file=folder,
-                fix="create a workspace with: evergraph ws init",
+                fix="create a workspace with ws init",
             )
         if (folder / FORMAT_1).exists():
             from evergraph.workspace.convert import convert
@@ -464,12 +465,12 @@ class Store:
 
     def _commit_error(self, number: int, error: OSError) -> Exception:
         """Return the error for a commit during which the disk failed."""
-        problem = "the disk failed during the commit. Check with 'evergraph ws log' whether the change was made"
+        problem, then = "the disk failed during the commit", "whether the change was made"
         with contextlib.suppress(OSError, EvergraphError):
             if self.head != number:
                 return error
-            problem = _UNCONFIRMED
-        return StorageError(f"{problem} ({error.strerror or error})", file=self.folder)
+            problem, then = _UNCONFIRMED
+        return _unsure(self.folder, error, problem, then)
 
     @classmethod
     @contextlib.contextmanager
@@ -510,7 +511,7 @@ class Store:
         except OSError as error:
             if isinstance(error, EvergraphError) or not is_workspace(folder):
                 raise
-            raise StorageError(f"{_UNCONFIRMED} ({error.strerror or error})", file=folder) from error
+            raise _unsure(folder, error, *_UNCONFIRMED) from error
         finally:
             # Only the holder of the lock may clean up; otherwise this may be another process's unfinished work.
             if made and not is_workspace(folder):
@@ -528,7 +529,12 @@ class Store:
                     raise
 
 
-_UNCONFIRMED = "done, but the disk did not confirm it. Check with 'evergraph ws log' after the next restart"
+_UNCONFIRMED = ("done, but the disk did not confirm it", "after the next restart")
+
+
+def _unsure(folder: Path, error: OSError, problem: str, then: str) -> StorageError:
+    log = command_line("ws", "log", folder)
+    return StorageError(f"{problem} ({error.strerror or error})", file=folder, fix=f"check with: {log}, {then}")
 
 
 @contextlib.contextmanager
