@@ -41,7 +41,6 @@ from evergraph.workspace import Workspace
 REFUSED = {2: "input", 3: "busy"}
 LONGEST = 300  # seconds for one command, with waiting
 PERIOD = 10  # seconds after which new slices are of the next period
-MAY_CHANGE_NOTHING = {"predict", "update", "set", "tag"}
 
 Labels = dict[str, str | None]
 
@@ -232,14 +231,15 @@ def find_problems(workspace: Workspace, commands: list[Command], first: Labels) 
         found.append("the versions of the log have gaps")
     by_version: dict[int, Command] = {}
     for one in commands:
-        if one.reads or one.code:
+        if one.reads or one.code or one.answer.get("what", "").startswith("nothing to do"):
             continue
         version = one.answer.get("version", 0)
         entry = log.get(version)
-        if entry is None or entry.command != one.name or ("what" in one.answer and entry.what != one.answer["what"]):
-            if one.name not in MAY_CHANGE_NOTHING:
+        may_be_same = one.name == "predict"  # the same decisions as before are not stored
+        if entry is None or entry.command != one.name or entry.what != one.answer.get("what", entry.what):
+            if not may_be_same:
                 found.append(f"lost: {one.arguments} was acknowledged as version {version}, which is {entry}")
-        elif version in by_version and one.name not in MAY_CHANGE_NOTHING:
+        elif version in by_version and not may_be_same:
             found.append(f"lost: version {version} was acknowledged twice: {one.arguments}, {by_version[version]}")
         else:
             by_version[version] = one

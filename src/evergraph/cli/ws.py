@@ -443,7 +443,6 @@ def predict(
             from evergraph.workspace import Workspace
 
             workspace = Workspace(ws, wait=wait)
-            before = workspace.store.head
             try:
                 table = workspace.predict(time)
             except NothingToDoError as nothing:
@@ -451,16 +450,17 @@ def predict(
                 return
             if out is not None:
                 _write_decisions(out, table, raw_cells)
-            version, status = workspace.store.head, workspace.status()
+            status = workspace.status()
+            version = workspace.made or status.version  # another process may have made one since
         if as_json:
             decisions = {"decisions": table.to_pylist()} if out is None else {"out": str(out)}
             counts = {"decided": table.num_rows, "unseen": table.column("class").to_pylist().count(UNSEEN)}
             print_json({"workspace": str(ws), "version": version, **counts, **decisions} | _next(ws, status))
         elif not quiet:
             ws_output.show_decisions(console(), table, brief=out is not None)
-            what = [] if version > before else ["the same decisions as before"]
+            what = [] if workspace.made else ["the same decisions as before"]
             what += [] if out is None else [f"written to {out}"]
-            _print_outcome("predict" if version > before else "unchanged", version, what, ws, status)
+            _print_outcome("predict" if workspace.made else "unchanged", version, what, ws, status)
 
 
 def _write_decisions(out: Path, table: pa.Table, raw: bool = False) -> None:

@@ -70,6 +70,8 @@ class Workspace:
     ) -> None:
         self.store = Store(Path(folder))
         self.wait = wait
+        self.made: int | None = None
+        """The version that the last command made; None if it changed nothing."""
         self._own = (model, detector)
         self._contents: tuple[int, Contents] | None = None
         self._groups: tuple[int, list[ReviewGroup]] | None = None
@@ -261,12 +263,14 @@ class Workspace:
     @contextmanager
     def _change(self) -> Iterator[Change]:
         """Change the workspace in one transaction."""
+        self.made = None
         with self.store.write(self.wait) as records:
             state = read_state(records)
             change = Change(self.store, records, state, self._contents_of(records, state), self._own)
             yield change
         if change.finished:
             self._contents = (change.version, change.contents)
+            self.made = change.version
 
     def add(
         self,
