@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -115,7 +116,11 @@ def nearest_by_words(
     nearest = np.full((len(chosen), number), -1)
     columns = sparse.csr_array(rows.T)
     for part in _blocks(len(chosen), n, rows.dtype) if number else []:
-        like = (rows[chosen[part]] @ columns).toarray()
+        product = rows[chosen[part]] @ columns
+        if product.dtype == np.float64:  # in single precision ranks may be equal, and then the layout decides
+            _fill_nearest(nearest[part], product, chosen[part], ranks)
+            continue
+        like = product.toarray()
         like[np.arange(len(like)), chosen[part]] = 0
         near, cosines = _largest(like, number, ranks)
         nearest[part] = np.where(cosines > 0, near, -1)
@@ -124,6 +129,22 @@ def nearest_by_words(
     near_to = sparse.csr_array((np.ones(int(there.sum())), nearest[there], indptr), shape=(len(chosen), n))
     near_to.sort_indices()
     return near_to
+
+
+def _fill_nearest(
+    nearest: NDArray[np.int64], like: sparse.csr_array, itself: NDArray[np.int64], ranks: NDArray[np.int64] | None
+) -> None:
+    """Write the places of the largest entries of each row, without the many rows that share no word with it."""
+    number = nearest.shape[1]
+    ranked = np.where((like.indices == itself[_row_of(like)]) | (like.data <= 0), -np.inf, like.data)
+    if ranks is not None:
+        ranked -= ranks[like.indices] * (_TIE[like.dtype] / len(ranks))
+    for row, (start, stop) in enumerate(pairwise(like.indptr.tolist())):
+        values, places = ranked[start:stop], like.indices[start:stop]
+        if len(values) > number:
+            largest = np.argpartition(values, -number)[-number:]
+            values, places = values[largest], places[largest]
+        nearest[row, : len(places)] = np.where(values > -np.inf, places, -1)
 
 
 def _largest(
