@@ -1,6 +1,6 @@
 """Kill the commands of a workspace at random moments, and check what is left.
 
-Usage: ``python scripts/kill_workspace.py --kills 200 --seed 0``. Each kill stops one of five commands, which runs in
+Usage: ``python scripts/kill_workspace.py --kills 200 --seed 0``. Each kill stops one of seven commands, which runs in
 its own process on a copy of a workspace, with SIGKILL at a random moment of its run. The workspace must then be in the
 state before or after the command, with all objects intact. The same command is run again and must reach the same state
 as without the kill, with no leftover files. Exits with 1 if anything was lost, corrupt or doubled; ``--out`` keeps the
@@ -59,10 +59,10 @@ class Command:
             shutil.copytree(self.folder, folder)
 
 
-def five_commands(root: Path, graph: EvolvingGraph, *, model: Model, steps: int) -> list[Command]:
-    """Create a workspace up to the last but one period, and the results of the five commands with the last one.
+def make_commands(root: Path, graph: EvolvingGraph, *, model: Model, steps: int) -> list[Command]:
+    """Create a workspace up to the last but one period, and the results of the seven commands with the last one.
 
-    Few versions are kept, so that each command also removes an old one.
+    Few versions are kept, so that each command also removes an old one. One of the versions that are kept has a tag.
     """
     last = graph.last_time
     old = EvolvingGraph.build(*to_tables(graph, last=last - 2))
@@ -78,6 +78,8 @@ def five_commands(root: Path, graph: EvolvingGraph, *, model: Model, steps: int)
             ("predict", lambda folder: Workspace(folder).predict()),
             ("label", partial(_label, vertices.column("id").to_pylist(), vertices.column("label").to_pylist())),
             ("update", lambda folder: Workspace(folder).update("warm")),
+            ("set", partial(_set, moment)),
+            ("tag", partial(_tag, f"period-{moment}")),
         ]
     found = {}
     folder, before = root / "workspace", None
@@ -100,6 +102,14 @@ def _add(vertices: Any, edges: Any, folder: Path) -> None:
 
 def _label(ids: list[Any], labels: list[str], folder: Path) -> None:
     Workspace(folder).label(ids, labels)
+
+
+def _set(moment: int, folder: Path) -> None:
+    Workspace(folder).set(history=1 + moment % 2, detector={"threshold": 0.5 + moment / 100}, model={"hidden": moment})
+
+
+def _tag(name: str, folder: Path) -> None:
+    Workspace(folder).tag(name)
 
 
 # --- looking at what is there ----------------------------------------------------------------------------------------
@@ -248,7 +258,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         root = options.out or Path(temporary)
         root.mkdir(parents=True, exist_ok=True)
-        commands = five_commands(root, graph, model=GraphSAGE(hidden=8), steps=options.steps)
+        commands = make_commands(root, graph, model=GraphSAGE(hidden=8), steps=options.steps)
         for name, left, wrong in campaign(commands, options.kills, options.seed, root):
             counts[name, "kills"] += 1
             counts[name, left] += 1

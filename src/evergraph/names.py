@@ -37,6 +37,7 @@ __all__ = [
     "load_plugin",
     "rebuilt",
     "split_detectors",
+    "with_settings",
 ]
 
 DEFAULT_MODEL, DEFAULT_DETECTOR = "sage", "gdoc"
@@ -239,13 +240,31 @@ def build(kind: str, text: str, **options: float | None) -> Any:
         if key in given:
             raise InputError(f"the setting {key!r} of the {kind} {name} is given twice", fix="give it once")
         given[key] = _parse(value, text, settings[key]) if key in settings else value
+    return with_settings(kind, built, **given)
+
+
+def with_settings(kind: str, part: Any, **given: Any) -> Any:
+    """Return a model, score, threshold or detector with some of its settings changed.
+
+    Examples
+    --------
+    >>> with_settings("detector", build_detector("gdoc:0.5"), alpha=3.0)
+    GDOC(threshold=0.5, alpha=3.0)
+    """
+    base: Any = getattr(part, "base", None)
+    # A setting that is a part of its own, such as the threshold of a score, cannot be a number.
+    own, inner = (
+        [entry.name for entry in fields(one) if not is_dataclass(getattr(one, entry.name))] if is_dataclass(one) else []
+        for one in (part, base)
+    )
     for key in given:
-        if key not in settings:
-            has = f"has: {', '.join(settings)}" if settings else "has no settings"
+        if key not in (*own, *inner):
+            name = _name_of(kind, type(part))
+            has = f"has: {', '.join(dict.fromkeys([*inner, *own]))}" if own or inner else "has no settings"
             raise InputError(f"the {kind} {name} has no setting {key!r}", fix=f"leave it out; {name} {has}")
     if passed_on := {key: value for key, value in given.items() if key not in own}:
-        built = replace(built, base=replace(base, **passed_on))
-    return replace(built, **{key: value for key, value in given.items() if key in own})
+        part = replace(part, base=replace(base, **passed_on))
+    return replace(part, **{key: value for key, value in given.items() if key in own})
 
 
 def build_model(text: str, **options: float | None) -> Any:

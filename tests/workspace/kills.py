@@ -22,14 +22,14 @@ from tests.scripts import script
 
 kill_workspace: Any = script("kill_workspace")
 Command = kill_workspace.Command
-campaign, contents, five_commands = kill_workspace.campaign, kill_workspace.contents, kill_workspace.five_commands
+campaign, contents, make_commands = kill_workspace.campaign, kill_workspace.contents, kill_workspace.make_commands
 in_a_child, judge_again, judge_kill = kill_workspace.in_a_child, kill_workspace.judge_again, kill_workspace.judge_kill
 
 
 def tiny(root: Path) -> list[Command]:
-    """The five commands on a workspace with every kind of object in it."""
+    """The commands on a workspace with every kind of object in it."""
     graph = synthetic(vertices=60, times=5, classes=3, new_classes=1, words=40, words_per_vertex=3, seed=1)
-    return five_commands(root, graph, model=MLP(hidden=2), steps=1)
+    return make_commands(root, graph, model=MLP(hidden=2), steps=1)
 
 
 def kill_at_every_call(command: Command, root: Path, step: int) -> list[tuple[str, str | None]]:

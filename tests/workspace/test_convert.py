@@ -8,10 +8,12 @@ next (``full-predict.json``), and what there is after a rollback to the oldest v
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import signal
+import sqlite3
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +22,7 @@ from unittest import mock
 
 import pytest
 
+from evergraph.analysis.explain import in_words
 from evergraph.errors import DamagedWorkspaceError
 from evergraph.storage import records as storage_records
 from evergraph.workspace import Workspace
@@ -34,6 +37,16 @@ ARCHIVE = Path(__file__).parent / "data" / "workspace-0.1.tar.gz"
 def _no_waiting_for_the_disk() -> Iterator[None]:
     with mock.patch.object(os, "fsync"), mock.patch.object(storage_records, "SYNCHRONOUS", "OFF"):
         yield
+
+
+NEW = {
+    "next_why",
+    "next_arguments",
+    "tags",
+    "last_labelled",
+    "label_lag",
+    "warnings",
+}  # sentences and figures that 0.1 did not have
 
 
 def unpack(root: Path) -> Path:
@@ -61,7 +74,7 @@ def all_of(workspace: Workspace) -> Any:
     """What `told` has of a workspace."""
     graph, kept = workspace.graph, ("class", "best", "score", "probability", "model")
     found = {
-        "status": {name: value for name, value in workspace.status().as_dict().items() if name != "next_why"},
+        "status": {name: value for name, value in workspace.status().as_dict().items() if name not in NEW},
         "scores": [row.as_dict() for row in workspace.scores()],
         "classes": [row.as_dict() for row in workspace.classes()],
         "review": [row.as_dict() for row in workspace.review(None)],
@@ -75,6 +88,11 @@ def all_of(workspace: Workspace) -> Any:
     return json.loads(json.dumps(found))
 
 
+def as_text(decisions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Decisions with the reasons as texts, as earlier versions had them."""
+    return [row | {name: in_words(row[name]) for name in ("nearest", "neighbours")} for row in decisions]
+
+
 def test_all_is_there_and_decides_as_before(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         workspace = Workspace(folder)
@@ -83,7 +101,7 @@ def test_all_is_there_and_decides_as_before(folder: Path, caplog: pytest.LogCapt
     assert workspace.verify()["objects"] == len(list((folder / "objects").iterdir()))
     assert {path.name for path in folder.iterdir()} == {".lock", DATABASE, "objects"}
     caplog.clear()
-    assert workspace.predict().to_pylist() == told(folder, "-predict")
+    assert as_text(workspace.predict().to_pylist()) == told(folder, "-predict")
     Workspace(folder)
     assert "converted" not in caplog.text
 
@@ -136,3 +154,62 @@ def test_what_is_damaged_is_told_and_left_alone(folder: Path) -> None:
         assert not (folder / DATABASE).exists()
         path.write_bytes(whole)
     assert all_of(Workspace(folder)) == told(folder)
+
+
+# --- version 0.2, whose database had another table of settings and no tags -------------------------------------------
+
+
+def unpack_2(root: Path) -> tuple[Path, Any]:
+    """A workspace that version 0.2 made, and what it showed of it."""
+    with tarfile.open(ARCHIVE.with_name("workspace-0.2.tar.gz")) as archive:
+        archive.extractall(root, filter="data")
+    return root / "format-2", json.loads((root / "format-2.json").read_text())
+
+
+def test_a_workspace_of_0_2_is_upgraded_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder, expected = unpack_2(tmp_path)
+    with caplog.at_level(logging.INFO):
+        workspace = Workspace(folder)
+        assert caplog.text.count("upgraded from the format of version 0.2") == 1
+        Workspace(folder)
+        assert caplog.text.count("upgraded") == 1
+    status = workspace.status().as_dict()
+    assert json.loads(json.dumps({name: status[name] for name in expected["status"]})) == expected["status"]
+    assert [[row.version, row.when, row.command, row.what] for row in workspace.log()] == expected["log"]
+    assert [*map(str, workspace.graph.labels)] == expected["labels"]
+    assert as_text([*workspace.decisions().values()]) == [*expected["decisions"].values()]
+    assert workspace.store.numbers == expected["kept"]
+    assert workspace.tags() == {}
+    workspace.verify()
+    workspace.set(history=1, keep=3)
+    workspace.rollback(expected["kept"][-2])
+    assert (workspace.state.settings.history, workspace.state.settings.keep) == (2, 4)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a POSIX system")
+def test_an_upgrade_that_is_killed_is_repeated(tmp_path: Path) -> None:
+    for at in range(1, 100):
+        folder, expected = unpack_2(tmp_path / str(at))
+        child = os.fork()
+        if not child:
+            with Faults(at, lambda: os.kill(os.getpid(), signal.SIGKILL)):
+                Workspace(folder)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        workspace = Workspace(folder)
+        assert workspace.decisions().keys() == expected["decisions"].keys()
+        workspace.verify()
+        assert {path.name for path in folder.iterdir()} == {".lock", DATABASE, "objects"}
+        if os.WIFEXITED(status):
+            break
+    assert at > 2
+
+
+def test_a_damaged_setting_of_0_2_is_told_and_nothing_is_changed(tmp_path: Path) -> None:
+    folder, _ = unpack_2(tmp_path)
+    with contextlib.closing(sqlite3.connect(folder / DATABASE)) as connection, connection:
+        connection.execute("UPDATE settings SET value = '9' WHERE name = 'keep'")
+    before = (folder / DATABASE).read_bytes()
+    with pytest.raises(DamagedWorkspaceError, match="a row of the table settings is not what was saved"):
+        Workspace(folder)
+    assert (folder / DATABASE).read_bytes() == before

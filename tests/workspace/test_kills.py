@@ -25,7 +25,7 @@ from tests.workspace.kills import Command, contents, judge_again, judge_kill, ti
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 needs_posix = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a POSIX system")
-NAMES = ["init", "add", "predict", "label", "update"]
+NAMES = ["init", "add", "predict", "label", "update", "set", "tag"]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -76,7 +76,7 @@ def test_a_command_killed_at_any_call_leaves_the_state_before_it_or_after_it(
 @pytest.mark.slow
 @needs_posix
 def test_commands_killed_at_random_moments_lose_and_double_nothing(tmp_path: Path) -> None:
-    found = run("random", tmp_path, 15, 0)
+    found = run("random", tmp_path, 3 * len(NAMES), 0)
     assert [name for name, _, _ in found] == NAMES * 3
     assert {left for _, left, _ in found} <= {"before", "after"}
     assert [wrong for _, _, wrong in found if wrong is not None] == []

@@ -313,7 +313,7 @@ def test_another_database_or_other_tables_are_damage(folder: Path) -> None:
 def test_a_newer_format_asks_for_an_update(folder: Path) -> None:
     with contextlib.closing(sqlite3.connect(folder / DATABASE)) as connection:
         connection.execute(f"PRAGMA user_version = {SCHEMA.version + 1}")
-    with pytest.raises(DamagedWorkspaceError, match=r"newer than 2\. Update Evergraph"):
+    with pytest.raises(DamagedWorkspaceError, match=rf"newer than {SCHEMA.version}\. Update Evergraph"):
         Workspace(folder)
 
 

@@ -180,7 +180,7 @@ def test_what_cannot_be_added_changes_nothing(workspace: Workspace) -> None:
     unchanged(workspace, lambda: workspace.add(*slice_of(FIRST - 1)), "is in the graph already")
     unchanged(workspace, lambda: workspace.add(edges=edges), "which is not a vertex")
     workspace.add(vertices, edges)
-    unchanged(workspace, lambda: workspace.add(edges=edges), "all of these vertices and edges exist already")
+    unchanged(workspace, lambda: workspace.add(edges=edges), "there are no new vertices or edges")
     unchanged(workspace, lambda: workspace.remove(), "no vertices or edges to remove")
     unchanged(workspace, lambda: workspace.remove(["none"]), "there is no vertex 'none'")
     workspace.retire_class(CLASSES[0])

@@ -77,7 +77,7 @@ class _Workspace(typer.core.TyperGroup):
 
     @cached_property
     def _group(self) -> typer.core.TyperGroup:
-        from evergraph.cli.ws import app
+        from evergraph.cli.ws_settings import app
 
         return typer.main.get_group(app)
 

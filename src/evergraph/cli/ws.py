@@ -527,15 +527,17 @@ def update(
 @app.command(short_help="Restore an earlier version.", epilog="Example: evergraph ws rollback ws 12")
 def rollback(
     ws: Folder,
-    version: Annotated[int, typer.Argument(metavar="VERSION", help="A version that is kept: see ws log.")],
-    model_only: Annotated[bool, typer.Option("--model-only", help="Restore only the model.")] = False,
+    version: Annotated[
+        str, typer.Argument(metavar="VERSION", help="Number or tag of a version that is kept: see ws log.")
+    ],
+    model_only: Annotated[bool, typer.Option("--model-only", help="Restore only the model with its detector.")] = False,
     wait: Wait = 0,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Restore graph, labels and model of an earlier version.
+    """Restore graph, labels, settings and model of an earlier version.
 
-    This makes a new version, so you can undo it. Decisions, scores and the log are kept.
+    This makes a new version, so you can undo it. Decisions, scores, tags and the log are kept.
     """
     _change(ws, "rollback", lambda w, _: w.rollback(version, model_only=model_only), as_json, quiet, wait)
 

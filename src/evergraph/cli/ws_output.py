@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,6 +18,7 @@ from evergraph.presentation.table import Cell, Column, to_rich
 from evergraph.presentation.table import Table as ResultTable
 from evergraph.presentation.text import SAFE_COLUMN, spreadsheet_safe, visible
 from evergraph.workspace.change import counted
+from evergraph.workspace.store import recent_versions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,17 +77,21 @@ def show_decisions(to: Console, table: pa.Table, *, brief: bool) -> None:
 def show_status(to: Console, folder: Path, found: Status, last: SliceScores | None) -> None:
     """Print the status of a workspace."""
     facts = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    lag = f", {counted(found.label_lag, 'period')} before the newest" if found.label_lag else ""
     rows = {
         "workspace": f"{folder}, version {found.version}; you can restore versions from {found.kept}",
+        "tags": ", ".join(f"{name} (version {version})" for name, version in found.tags.items()),
         "graph": f"{counted(found.vertices, 'vertex', 'vertices')} ({found.labelled:,} labelled) and "
         f"{counted(found.edges, 'edge')}, {found.first_time} to {found.last_time}",
         "history": found.history_why.removeprefix("history of "),
+        "labels": "none to train on" if found.last_labelled is None else f"up to {found.last_labelled}{lag}",
         "model": f"{found.model}, {found.model_restart}: {found.model_why}",
         "classes": f"{found.classes:,} known to the model",
         "retired": ", ".join(found.retired),
         "waiting": f"{counted(found.fresh_labels, 'label')} to train on, "
         f"{counted(found.undecided, 'vertex', 'vertices')} to predict, {found.to_review:,} to review",
         "scores": "" if last is None else _describe(last),
+        "warning": "\n".join(found.warnings),
     }
     for name, text in rows.items():
         if text:
@@ -186,10 +191,33 @@ def show_log(to: Console, entries: Sequence[LogEntry], kept: Sequence[int], roll
     rows = _newest(to, entries, "commands")
     table = _table("version:", "when (UTC)", "command", "what")
     for entry in rows:
-        _add(table, str(entry.version), entry.when[:16].replace("T", " "), entry.command, entry.what)
+        what = f"[{', '.join(entry.tags)}] {entry.what}" if entry.tags else entry.what
+        _add(table, str(entry.version), entry.when[:16].replace("T", " "), entry.command, what)
     to.print(table)
+    recent = recent_versions(kept)[0]
+    tags = ", ".join(name for entry in entries if entry.version < recent for name in entry.tags)
     if len(kept) > 1:
-        to.print(Text(f"\nYou can restore versions from {kept[0]}: {visible(rollback)}"), soft_wrap=True)
+        also = f" and those with the tag {tags}" if tags else ""
+        to.print(Text(f"\nYou can restore versions from {recent}{also}: {visible(rollback)}"), soft_wrap=True)
+
+
+def show_tags(to: Console, entries: Sequence[LogEntry]) -> None:
+    """Print the tagged versions."""
+    table = _table("tag", "version:", "when (UTC)", "command", "what")
+    for entry in entries:
+        for tag in entry.tags:
+            _add(table, tag, str(entry.version), entry.when[:16].replace("T", " "), entry.command, entry.what)
+    to.print(table)
+
+
+def show_settings(to: Console, settings: Mapping[str, Any], pending: Sequence[str]) -> None:
+    """Print the settings of a workspace; those that are pending apply from the next update on."""
+    from evergraph.workspace.settings import in_words
+
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for name, value in settings.items():
+        _add(table, name, in_words(value) + (", from the next update on" if name in pending else ""))
+    to.print(table)
 
 
 def show_classes(to: Console, found: Sequence[ClassRow]) -> None:

@@ -155,6 +155,40 @@ class Database:
     ) -> None:
         self.path, self.schema, self._damaged, self._newer = path, schema, damaged, newer
 
+    @property
+    def version(self) -> int:
+        """Format version of the file, which may be older than that of the schema."""
+        with self._opened("BEGIN") as connection:
+            return _number(connection, "user_version")
+
+    def upgrade(self, older: Schema, convert: Callable[[Row], Sequence[Any]]) -> bool:
+        """Upgrade a file of an older format in one transaction; return False if another process has done it.
+
+        Parameters
+        ----------
+        older
+            The older format; of its tables only those that have changed since.
+        convert
+            Returns the new values of a row of these tables.
+        """
+        with self._opened("BEGIN IMMEDIATE") as connection:
+            if _number(connection, "user_version") != older.version:
+                return False
+            before, after = (Records(connection, schema, self._error) for schema in (older, self.schema))
+            rows = {table: before.select(table) for table in older.tables}
+            for table in older.tables:
+                connection.execute(f"DROP TABLE {table}")
+            there = {entry[:2] for entry in _definition(connection)}
+            for kind, name, sql in sorted(self.schema.definition, key=lambda entry: entry[0] != "table"):
+                if (kind, name) not in there:
+                    connection.execute(sql)
+            for table, found in rows.items():
+                after.insert(table, map(convert, found))
+            connection.execute(f"PRAGMA user_version = {self.schema.version}")
+            self._check(connection)
+            commit(connection)
+        return True
+
     @contextlib.contextmanager
     def read(self) -> Iterator[Records]:
         """Read one consistent state of all tables, even while other processes commit."""
@@ -190,17 +224,21 @@ class Database:
 
     @contextlib.contextmanager
     def _connected(self, begin: str) -> Iterator[sqlite3.Connection]:
+        with self._opened(begin) as connection:
+            self._check(connection)
+            yield connection
+
+    @contextlib.contextmanager
+    def _opened(self, begin: str) -> Iterator[sqlite3.Connection]:
+        """Open the file, of any format, and begin a transaction."""
         for suffix in ("", *_COMPANIONS):
             refuse_link(self.path.with_name(f"{self.path.name}{suffix}"))
         with self._sqlite_errors(), contextlib.closing(_connect(self.path)) as connection:
             connection.execute(begin)
-            self._check(connection)
             yield connection
 
     def _check(self, connection: sqlite3.Connection) -> None:
-        application, version = (
-            connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
-        )
+        application, version = (_number(connection, name) for name in ("application_id", "user_version"))
         if application != self.schema.application:
             raise self._error("this is not the database of an Evergraph workspace")
         if version > self.schema.version:
@@ -246,6 +284,10 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _number(connection: sqlite3.Connection, pragma: str) -> int:
+    return int(connection.execute(f"PRAGMA {pragma}").fetchone()[0])
 
 
 def _definition(connection: sqlite3.Connection) -> list[tuple[str, ...]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Change", "Contents", "Outcome", "counted"]
 
+log = logging.getLogger(__name__)
+
+_LATE = ("label", "classes create", "set")  # commands that warn if labels are late for the history
 _RESTORE = "restore the folder from a backup, or roll back"
 
 
@@ -237,12 +241,22 @@ class Change:
 
     def finish(self, command: str, *parts: str, **facts: Any) -> Outcome:
         """Write the new version and its log entry; the transaction is committed when the command returns."""
+        if command in _LATE:
+            from evergraph.workspace.scores import late_warnings
+
+            self.warn(facts, late_warnings(self.records, self.state, self.store.folder))
         outcome = Outcome(self.version, parts, facts)
         write_log(self.records, self.version, command, outcome.what)
         write_state(self.records, replace(self.state, version=self.version), self.graph)
         self.store.flush(self.records, self.version, self.state.settings.keep)
         self.finished = True
         return outcome
+
+    def warn(self, facts: dict[str, Any], warnings: Iterable[str]) -> None:
+        """Log warnings, and add them to the facts of an outcome."""
+        for warning in warnings:
+            log.warning("Warning: %s", warning)
+            facts["warnings"] = [*facts.get("warnings", []), warning]
 
     def count_labels(self, old: Iterable[tuple[int, int]], new: Iterable[tuple[int, int]]) -> None:
         """Update the number of vertices per period and class; labels are pairs of both, removed and added."""

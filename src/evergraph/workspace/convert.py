@@ -1,7 +1,10 @@
-"""Conversion of workspaces of version 0.1, which stored records as JSON files and the graph as arrays.
+"""Conversion of older workspaces.
 
-The new database is built beside the old files and gets its name when it is complete: that is the commit point. After
-that the old files are removed. If a conversion is killed, the next command repeats or finishes it.
+Version 0.1 stored records as JSON files and the graph as arrays. The new database is built beside the old files and
+gets its name when it is complete: that is the commit point. After that the old files are removed. If a conversion is
+killed, the next command repeats or finishes it.
+
+Version 0.2 had one value of each setting for all versions, and no tags. It is upgraded in one SQL transaction.
 """
 
 from __future__ import annotations
@@ -29,11 +32,12 @@ from evergraph.graph.times import TimeAxis
 from evergraph.storage.checksummed import InvalidJsonError, load_json
 from evergraph.storage.files import locked, refuse_link, sync_folder
 from evergraph.storage.objects import Objects
-from evergraph.storage.records import Records
+from evergraph.storage.records import Records, Schema
 from evergraph.workspace.change import put_segment, unlabelled
 from evergraph.workspace.store import (
     FORMAT_1,
     OBJECTS,
+    SCHEMA,
     Settings,
     damaged,
     needed_objects,
@@ -42,13 +46,27 @@ from evergraph.workspace.store import (
     write_settings,
 )
 
-__all__ = ["convert"]
+__all__ = ["convert", "upgrade"]
 
 log = logging.getLogger(__name__)
 
 _FORMAT, _VERSIONS = "evergraph workspace", "versions"
 _OLD_OBJECT = re.compile(r"[0-9a-f]{32}\.[a-z]+(\.new)?")
 _WAIT = 600.0  # seconds to wait for another process that is converting
+
+
+_SCHEMA_2 = Schema(
+    "CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL, checksum INTEGER NOT NULL) STRICT;",
+    application=SCHEMA.application,
+    version=2,
+)
+
+
+def upgrade(folder: Path) -> None:
+    """Upgrade the database of a workspace of 0.2."""
+    with locked(folder, "workspace", _WAIT):
+        if open_database(folder).upgrade(_SCHEMA_2, lambda row: (*row, 1, None)):
+            log.info("%s: upgraded from the format of version 0.2", folder)
 
 
 def convert(folder: Path) -> None:

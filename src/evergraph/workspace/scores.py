@@ -6,8 +6,8 @@ import json
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +18,14 @@ from evergraph.graph.classes import UNSEEN, total_variation
 from evergraph.presentation.text import command_line
 from evergraph.storage.records import Records, Row
 from evergraph.workspace.change import counted
-from evergraph.workspace.store import ModelRecord, WorkspaceState, kept_versions, model_record
+from evergraph.workspace.store import (
+    ModelRecord,
+    WorkspaceState,
+    kept_versions,
+    model_record,
+    read_tags,
+    recent_versions,
+)
 
 __all__ = [
     "ClassRow",
@@ -44,7 +51,7 @@ class Status:
     Parameters
     ----------
     version, kept
-        The current version, and the oldest one that can be restored.
+        The current version, and the oldest one that can be restored without a tag.
     vertices, edges, labelled
         Size of the graph.
     first_time, last_time
@@ -61,6 +68,13 @@ class Status:
         Number of unlabelled vertices without a decision, and of those flagged as unseen.
     next_command, next_arguments, next_why
         What to do next, and why. The argument ``FILE`` is a file of yours.
+    tags
+        Tagged versions: their numbers by tag.
+    last_labelled, label_lag
+        The latest period with a label that a model can train on (None without any), and how many periods it is before
+        the newest.
+    warnings
+        What will go wrong unless you change something: labels that arrive too late for the history.
     """
 
     version: int
@@ -83,6 +97,10 @@ class Status:
     next_command: str
     next_arguments: tuple[str, ...]
     next_why: str
+    tags: dict[str, int] = field(default_factory=dict)
+    last_labelled: int | str | None = None
+    label_lag: int | None = None
+    warnings: tuple[str, ...] = ()
 
     def next_line(self, folder: str | Path) -> str:
         """Return the next command as you type it in a shell, for the workspace in this folder."""
@@ -93,17 +111,18 @@ class Status:
         return asdict(self)
 
 
-def status(records: Records, state: WorkspaceState) -> Status:
-    """Return the status of a workspace."""
+def status(records: Records, state: WorkspaceState, folder: Path) -> Status:
+    """Return the status of the workspace in a folder."""
     undecided, flagged = _count_unlabelled(records)
-    fresh = count_fresh(records, _history_start(records, state))
+    latest = _latest_labelled(records, state)
+    fresh = count_fresh(records, _history_start(records, state, latest))
     (command, *arguments), why = _next(
         undecided, 0 if _update_was_skipped(records) else fresh, flagged, stale=state.stale
     )
     axis = state.settings.axis
     return Status(
         version=state.version,
-        kept=kept_versions(records)[0],
+        kept=recent_versions(kept_versions(records))[0],
         vertices=state.vertices,
         edges=state.edges,
         labelled=int(records.value("SELECT sum(vertices) FROM supports WHERE until IS NULL") or 0),
@@ -122,6 +141,10 @@ def status(records: Records, state: WorkspaceState) -> Status:
         next_command=command,
         next_arguments=tuple(arguments),
         next_why=why,
+        tags=read_tags(records),
+        last_labelled=None if latest is None else axis.value(latest),
+        label_lag=None if latest is None else state.last_time - latest,
+        warnings=tuple(late_warnings(records, state, folder)),
     )
 
 
@@ -137,7 +160,7 @@ def _count_unlabelled(records: Records) -> tuple[int, int]:
     return vertices - decided, flagged
 
 
-def _history_start(records: Records, state: WorkspaceState) -> int:
+def _history_start(records: Records, state: WorkspaceState, latest: int | None) -> int:
     """Return the first period that the next model trains on; see `next_task`."""
     if state.settings.history is None:
         return state.first_time
@@ -145,12 +168,33 @@ def _history_start(records: Records, state: WorkspaceState) -> int:
     unlabelled = "SELECT 1 FROM labels WHERE until IS NULL AND label IS NULL AND time = ?"
     longer = labelled and records.value(unlabelled, state.last_time) is not None
     start = state.last_time + bool(labelled) - state.settings.history - bool(longer)
-    for first, last in ((start, state.last_time), (state.first_time, start - 1)):
-        rows = records.select("supports", "until IS NULL AND time BETWEEN ? AND ? ORDER BY time DESC", first, last)
-        latest = next((row.time for row in rows if state.classes.name(row.label) not in state.retired), None)
-        if latest is not None:
-            return min(start, latest)
-    return start
+    return start if latest is None else min(start, latest)
+
+
+def _latest_labelled(records: Records, state: WorkspaceState) -> int | None:
+    """Return the latest period with a label of a class that is not retired."""
+    retired = [number for number in state.classes.rows if state.classes.name(number) in state.retired]
+    sql = "SELECT max(time) FROM supports WHERE until IS NULL AND label NOT IN (SELECT value FROM json_each(?))"
+    found = records.value(sql, json.dumps(retired))
+    return None if found is None else int(found)
+
+
+def late_warnings(records: Records, state: WorkspaceState, folder: Path) -> Iterator[str]:
+    """Yield warnings about labels that arrived, or will arrive, too late for the history."""
+    history, axis, latest = state.settings.history, state.settings.axis, _latest_labelled(records, state)
+    if history is None or latest is None:
+        return
+    start, command = _history_start(records, state, latest), command_line("ws", "set", folder, "--history")
+    if (lag := state.last_time - latest) > history:
+        late = f"the latest labelled period is {axis.label(latest)}, {counted(lag, 'period')} before the newest"
+        only = f"the history is {axis.counted(history)}, so the next model would train on {axis.label(latest)} only"
+        yield f"{late}, and {only}. To train on more: {command} {lag + history}"
+    if too_old := records.select("fresh", "until IS NULL AND time < ?", start):
+        labels, oldest = sum(row.labels for row in too_old), min(row.time for row in too_old)
+        yield (
+            f"{counted(labels, 'new label')} will not be trained on, because the history starts with "
+            f"{axis.label(start)}. To train on all labels: {command} {state.last_time + (lag == 0) - oldest}"
+        )
 
 
 def count_fresh(records: Records, first: int) -> int:
@@ -170,7 +214,7 @@ def _next(undecided: int, fresh: int, flagged: int, *, stale: bool) -> tuple[lis
     if fresh:
         return ["update"], f"{counted(fresh, 'new label')} to train on"
     if stale:
-        return ["update"], "the classes changed, or an older model was restored"
+        return ["update"], "the settings or the classes changed, or an older model was restored"
     if undecided:
         return ["predict"], f"{counted(undecided, 'vertex', 'vertices')} without a decision"
     if flagged:

@@ -16,11 +16,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 from evergraph.errors import DamagedWorkspaceError, EvergraphError, InputError, StorageError, os_error
 from evergraph.graph.columns import Columns
@@ -35,13 +37,11 @@ __all__ = ["Classes", "LogEntry", "ModelRecord", "Settings", "Store", "Workspace
 
 DATABASE, OBJECTS = "workspace.db", "objects"
 FORMAT_1 = "workspace.json"  # of version 0.1; see `convert`
-VERSIONED = ("segments", "classes", "labels", "supports", "fresh")
+VERSIONED = ("settings", "segments", "classes", "labels", "supports", "fresh")
 """The tables whose rows are valid from one version until another."""
 
 SCHEMA = Schema(
     """
-CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL, checksum INTEGER NOT NULL) STRICT;
-
 -- The log: one row per version, never deleted.
 CREATE TABLE versions (version INTEGER PRIMARY KEY, made TEXT NOT NULL, command TEXT NOT NULL, what TEXT NOT NULL,
     checksum INTEGER NOT NULL) STRICT;
@@ -56,7 +56,14 @@ CREATE TABLE states (version INTEGER PRIMARY KEY REFERENCES versions, model INTE
     edges INTEGER NOT NULL, first_time INTEGER NOT NULL, last_time INTEGER NOT NULL, next_vertex INTEGER NOT NULL,
     checksum INTEGER NOT NULL) STRICT;
 
+-- Names of versions; these versions are kept until the name is deleted.
+CREATE TABLE tags (name TEXT PRIMARY KEY, version INTEGER NOT NULL REFERENCES versions,
+    checksum INTEGER NOT NULL) STRICT;
+
 -- Rows of the following tables are valid from a version until another; NULL means until now.
+CREATE TABLE settings (name TEXT NOT NULL, value TEXT NOT NULL, since INTEGER NOT NULL, until INTEGER,
+    checksum INTEGER NOT NULL, PRIMARY KEY (name, since)) STRICT;
+
 CREATE TABLE segments (segment INTEGER NOT NULL, object TEXT NOT NULL, since INTEGER NOT NULL, until INTEGER,
     checksum INTEGER NOT NULL, PRIMARY KEY (segment, since)) STRICT;
 CREATE INDEX segments_object ON segments (object);
@@ -99,13 +106,13 @@ CREATE TABLE garbage (object TEXT PRIMARY KEY, checksum INTEGER NOT NULL) STRICT
         for table in VERSIONED
     ),
     application=0x45564752,  # EVGR
-    version=2,
+    version=3,
 )
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a workspace, chosen when it was created.
+    """Settings of a workspace.
 
     Parameters
     ----------
@@ -119,6 +126,9 @@ class Settings:
         Number of versions that are kept.
     axis
         The time axis of the graph.
+    pending
+        Descriptions of the ``"model"`` and the ``"detector"`` that the next update trains from new random weights, as
+        far as they were changed since the current model was trained.
     """
 
     history: int | None
@@ -126,6 +136,7 @@ class Settings:
     columns: Columns = field(default_factory=Columns)
     keep: int = 10
     axis: TimeAxis = field(default_factory=lambda: TimeAxis("integer", 1))
+    pending: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -165,12 +176,13 @@ class ModelRecord:
 
 @dataclass(frozen=True)
 class LogEntry:
-    """One command that changed the workspace: the version it made, when (UTC), its name, and what it did."""
+    """One command that changed the workspace: the version it made, when (UTC), its name, what it did, and the tags."""
 
     version: int
     when: str
     command: str
     what: str
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -284,20 +296,53 @@ def kept_versions(records: Records) -> list[int]:
     return [number for (number,) in records.query("SELECT version FROM states ORDER BY version")]
 
 
+def recent_versions(kept: Sequence[int]) -> list[int]:
+    """Return the versions that are kept without a gap, up to the current one.
+
+    Examples
+    --------
+    >>> recent_versions([2, 6, 7, 8])
+    [6, 7, 8]
+    """
+    return [number for place, number in enumerate(kept) if number == kept[-1] - (len(kept) - 1 - place)]
+
+
+def read_tags(records: Records) -> dict[str, int]:
+    """Return the version of each tag, by name, in the order of versions."""
+    return {row.name: row.version for row in records.select("tags", "TRUE ORDER BY version, name")}
+
+
+def find_version(records: Records, version: int | str) -> int:
+    """Return the number of a version that is given by its number or its tag."""
+    if isinstance(version, int) or re.fullmatch("[0-9]{1,18}", version):
+        return int(version)
+    row = records.one("tags", "name = ?", version)
+    if row is None:
+        raise InputError(f"there is no tag {version!r}", fix=_version_fix(records))
+    return int(row.version)
+
+
+def _version_fix(records: Records) -> str:
+    if not (kept := kept_versions(records)):
+        return "restore the folder from a backup"
+    tags = [f"{name} ({number})" for name, number in read_tags(records).items()]
+    fix = f"choose a version from {recent_versions(kept)[0]} to {kept[-1]}"
+    return f"{fix}, or a tag: {', '.join(tags)}" if tags else fix
+
+
 def read_state(records: Records, version: int | None = None) -> WorkspaceState:
     """Read a version (None: the current one); raises `InputError` if it is not kept."""
     head = head_of(records)
     version = head if version is None else version
     row = records.one("states", "version = ?", version)
     if row is None:
-        kept = kept_versions(records)
-        fix = f"choose a version from {kept[0]} to {kept[-1]}" if kept else "restore the folder from a backup"
+        fix = _version_fix(records)
         raise InputError(f"version {version} does not exist, or is not kept any more", fix=fix)
     past = None if row.version == head else row.version
     classes = read_classes(records, past)
     return WorkspaceState(
         version=row.version,
-        settings=converted({row.name: json.loads(row.value) for row in records.select("settings")}, Settings),
+        settings=read_settings(records, past),
         model=model_record(records.select("models", "model = ?", row.model)[0], classes),
         learner=row.learner,
         tensors=row.tensors,
@@ -319,9 +364,19 @@ def read_classes(records: Records, version: int | None = None) -> Classes:
     return Classes(rows, gone)
 
 
-def write_settings(records: Records, settings: Settings) -> None:
-    """Write the settings of a new workspace."""
-    records.insert("settings", ((name, json.dumps(value)) for name, value in asdict(settings).items()))
+def read_settings(records: Records, version: int | None = None) -> Settings:
+    """Read the settings of a version (None: the current one)."""
+    rows = records.select("settings", valid_in(version))
+    return converted({row.name: json.loads(row.value) for row in rows}, Settings)
+
+
+def write_settings(records: Records, settings: Settings, version: int = 1) -> None:
+    """Write the settings of a new workspace, or those that a version changes."""
+    before = {row.name: row.value for row in records.select("settings", valid_in(None))}
+    now = {name: json.dumps(value) for name, value in asdict(settings).items()}
+    for name in (name for name in now if before.get(name) != now[name]):
+        records.replace("settings", "name = ? AND until IS NULL", (name,), until=version)
+        records.insert("settings", [(name, now[name], version, None)])
 
 
 def model_record(row: Row, classes: Classes) -> ModelRecord:
@@ -341,14 +396,15 @@ def restore_rows(records: Records, to: int, version: int) -> None:
 
 
 def drop_versions(records: Records, oldest: int) -> None:
-    """Delete what only versions before ``oldest`` need, and note objects that can be removed."""
-    dropped = records.select("states", "version < ?", oldest)
-    freed = {name for row in dropped for name in (row.learner, row.tensors)}
-    freed |= {row.object for row in records.select("segments", "until <= ?", oldest)}
-    records.delete("states", "version < ?", oldest)
+    """Delete what only versions before ``oldest`` without a tag need, and note objects that can be removed."""
+    old = "version < ? AND version NOT IN (SELECT version FROM tags)"
+    freed = {name for row in records.select("states", old, oldest) for name in (row.learner, row.tensors)}
+    records.delete("states", old, oldest)
+    unused = "until <= ? AND NOT EXISTS (SELECT 1 FROM states WHERE version >= since AND version < until)"
+    freed |= {row.object for row in records.select("segments", unused, oldest)}
     for table in VERSIONED:
         if table != "classes":  # earlier decisions need their names
-            records.delete(table, "until <= ?", oldest)
+            records.delete(table, unused, oldest)
     records.insert("garbage", ((name,) for name in sorted(freed) if not is_needed(records, name)))
 
 
@@ -395,6 +451,13 @@ class Store:
                 file=folder,
                 fix="create a workspace with ws init",
             )
+        with self._read_errors():
+            old = self.database.path.exists() and self.database.version == 2
+        if old:
+            from evergraph.workspace.convert import upgrade
+
+            with _disk_errors(folder):
+                upgrade(folder)
         if (folder / FORMAT_1).exists():
             from evergraph.workspace.convert import convert
 
@@ -417,9 +480,13 @@ class Store:
     @contextlib.contextmanager
     def read(self) -> Iterator[Records]:
         """Read one consistent state of all records."""
+        with self._read_errors(), self.database.read() as records:
+            yield records
+
+    @contextlib.contextmanager
+    def _read_errors(self) -> Iterator[None]:
         try:
-            with self.database.read() as records:
-                yield records
+            yield
         except InvalidJsonError as error:
             raise damaged(self.database.path, str(error)) from error
         except OSError as error:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import time as clock
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -20,8 +21,9 @@ from evergraph.graph.evolving import EvolvingGraph
 from evergraph.learning.learner import LifelongLearner
 from evergraph.learning.task import Task
 from evergraph.learning.training import OnStep
-from evergraph.names import DEFAULT_DETECTOR, DEFAULT_MODEL, build_detector, build_model
+from evergraph.names import DEFAULT_DETECTOR, DEFAULT_MODEL, build_detector, build_model, rebuilt
 from evergraph.nn.base import Model
+from evergraph.presentation.text import command_line
 from evergraph.storage.objects import Objects
 from evergraph.storage.records import Records
 from evergraph.workspace.change import (
@@ -38,11 +40,14 @@ from evergraph.workspace.change import (
 )
 from evergraph.workspace.predict import best_classes, without_labels_of
 from evergraph.workspace.scores import count_fresh
+from evergraph.workspace.settings import decides_with
 from evergraph.workspace.store import (
     ModelRecord,
     Settings,
     WorkspaceState,
+    find_version,
     read_classes,
+    read_settings,
     read_state,
     restore_rows,
     write_settings,
@@ -84,42 +89,79 @@ def update(change: Change, restart: str, on_step: OnStep | None) -> Outcome:
     if restart not in ("auto", "warm", "cold"):
         raise InputError(f"there is no restart {restart!r}", fix="choose auto, warm or cold")
     state = change.state
-    task = next_task(change.graph, state.settings.history, state.retired)
+    graph = change.graph
+    task = next_task(graph, state.settings.history, state.retired)
     fresh = count_fresh(change.records, task.start)
-    _refuse_nothing_new(state, task, fresh)
-    learner = change.learner().rewound(task.time)  # the newest slices may have been rolled back
-    if restart == "auto":
-        choice = choose_restart(change, learner, task)
+    _refuse_nothing_new(change, task, fresh)
+    learner, pending = change.learner(), state.settings.pending
+    if pending:
+        learner = _untrained(learner, pending)
+        choice = RestartChoice("cold", f"the {' and the '.join(pending)} changed, so it starts from random weights")
     else:
-        choice = RestartChoice("cold" if restart == "cold" else "warm", "as requested")
-    if choice.restart == "skip":
-        facts = {"restart": "skip", "why": choice.why, "model": state.model.number, "new_classes": []}
-        return change.finish("update", f"skipped, model {state.model.number} is kept: {choice.why}", **facts)
+        learner = learner.rewound(task.time)  # the newest slices may have been rolled back
+        if restart == "auto":
+            choice = choose_restart(change, learner, task)
+        else:
+            choice = RestartChoice("cold" if restart == "cold" else "warm", "as requested")
+        if choice.restart == "skip":
+            facts = {"restart": "skip", "why": choice.why, "model": state.model.number, "new_classes": []}
+            return change.finish("update", f"skipped, model {state.model.number} is kept: {choice.why}", **facts)
+        learner.set_params(restart=choice.restart)
     number = change.records.value("SELECT max(model) FROM models") + 1
-    learner.set_params(restart=choice.restart)
     record = train(learner, task, choice, on_step, number=number, version=change.version, before=state.model.number)
     new = [name for name in record.classes if name not in state.model.classes]
+    lost = [name for name in state.model.classes if name not in record.classes]
     too_old = state.fresh_labels - fresh
     parts = [f"model {number}, {choice.restart}: {choice.why}", _trained_on(record, task)]
     parts += [f"new: {', '.join(new)}"] if new else []
+    parts += [f"not known any more, because the history has no label of them: {', '.join(lost)}"] if lost else []
     parts += [f"{counted(too_old, 'label')} not used: older than the history"] if too_old else []
     facts = {"restart": choice.restart, "why": choice.why, "model": number, "new_classes": new, "not_learnt": too_old}
+    facts |= {
+        "lost_classes": lost,
+        "labels": record.train_vertices,
+        "trained_from": graph.axis.value(max(task.start, graph.first_time)),
+    }
+    change.warn(facts, _few_labels(task, record.train_vertices, change.store.folder))
     change.records.replace("fresh", "until IS NULL", (), until=change.version)
     described, tensors = put_learner(change.objects, learner)
-    change.state = replace(state, model=record, stale=False, learner=described, tensors=tensors)
+    settings = replace(state.settings, pending={})
+    write_settings(change.records, settings, change.version)
+    change.state = replace(state, settings=settings, model=record, stale=False, learner=described, tensors=tensors)
+    change.own = (None if "model" in pending else change.own[0], None if "detector" in pending else change.own[1])
     _write_model(change.records, record, learner, change.class_numbers())
     return change.finish("update", *parts, **facts, seconds=record.seconds)
 
 
-def _refuse_nothing_new(state: WorkspaceState, task: Task, fresh: int) -> None:
-    if state.stale or fresh:
+def _untrained(learner: LifelongLearner, pending: Mapping[str, Any]) -> LifelongLearner:
+    """Return a new learner with a changed model or detector, as a new workspace would have it."""
+    changed = {name: rebuilt(description, name) for name, description in pending.items()}
+    return LifelongLearner(**{**learner.get_params(), **changed, "restart": "warm"})
+
+
+def _refuse_nothing_new(change: Change, task: Task, fresh: int) -> None:
+    if change.state.stale or fresh:
         return
-    if not state.fresh_labels:
+    if not change.state.fresh_labels:
         raise NothingToDoError("no labels have arrived since the model was trained")
+    periods = task.time - change.records.value("SELECT min(time) FROM fresh WHERE until IS NULL AND labels > 0")
+    longer = command_line("ws", "set", change.store.folder, "--history", periods)
     raise InputError(
         f"all new labels are older than the history, which starts with {task.graph.axis.label(task.start)}",
-        fix="label newer vertices, or create a workspace with a longer history",
+        fix=f"label newer vertices, or train on more periods with: {longer}",
     )
+
+
+def _few_labels(task: Task, labels: int, folder: Path) -> Iterator[str]:
+    """Yield a warning if a model was trained on few labels although there are more, before its history."""
+    graph = task.graph
+    times = graph.times[graph.codes >= 0]
+    if labels < min(LEAST, len(times)):
+        periods = str(task.time - int(times[-LEAST])) if len(times) >= LEAST else "full"
+        yield (
+            f"the model was trained on only {counted(labels, 'label')}, from {graph.axis.label(task.start)} on. Label "
+            f"more vertices, or train on more periods: {command_line('ws', 'set', folder, '--history', periods)}"
+        )
 
 
 def _trained_on(record: ModelRecord, task: Task) -> str:
@@ -145,7 +187,7 @@ def train(
     if not labels:
         raise InputError(
             f"there are no labels from {label(task.start)} to {label(task.time - 1)} to train on",
-            fix="add labels of these periods, or create the workspace with a longer history",
+            fix="add labels",
         )
     start = clock.perf_counter()
     learner.adapt(task, on_step)
@@ -267,6 +309,8 @@ def choose_restart(change: Change, learner: LifelongLearner, task: Task) -> Rest
         return RestartChoice("warm", "there is no earlier model to compare with")
     time, chosen, truth = slice_
     other = "cold" if restart == "warm" else "warm"
+    if read_settings(change.records, state.model.version).history != state.settings.history:
+        return RestartChoice("warm", "the history changed since the last update, so there is nothing to compare with")
     past_task = next_task(then, state.settings.history, state.retired)
     alternative = alternative.rewound(past_task.time)  # slices may have been rolled back between the two
     alternative.set_params(restart=other).adapt(past_task)
@@ -289,11 +333,17 @@ def choose_restart(change: Change, learner: LifelongLearner, task: Task) -> Rest
 
 
 def _learner_before(change: Change) -> LifelongLearner | None:
-    """Return the model before the current one, with current class names, if a version with it is kept."""
+    """Return the model before the current one, with current class names, if a version with it is kept.
+
+    A model that another kind of model or detector has replaced is no use for a comparison.
+    """
     rows = change.records.select("states", "model < ? ORDER BY version DESC LIMIT 1", change.state.model.number)
     if not rows:
         return None
     state = read_state(change.records, rows[0].version)
+    one, other = (json.loads(change.objects.read(name)) for name in (state.learner, change.state.learner))
+    if one["model"] != other["model"] or not decides_with(one["detector"], other["detector"]):
+        return None
     return read_learner(change.records, change.objects, state, change.own, change.state.classes)
 
 
@@ -328,9 +378,10 @@ def _error(one: NDArray[np.bool_], other: NDArray[np.bool_]) -> float:
 # --- rolling back ----------------------------------------------------------------------------------------------------
 
 
-def rollback(change: Change, version: int, *, model_only: bool) -> Outcome:
+def rollback(change: Change, version: int | str, *, model_only: bool) -> Outcome:
     """Restore an earlier version; see `Workspace.rollback`."""
     state, records = change.state, change.records
+    version = find_version(records, version)
     if version == state.version:
         raise NothingToDoError(f"version {version} is the current one")
     there = read_state(records, version)

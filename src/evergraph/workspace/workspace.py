@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from evergraph.errors import DamagedWorkspaceError, InputError
 from evergraph.graph.columns import Columns
 from evergraph.storage.records import Records
 from evergraph.workspace.change import Change, Contents, Outcome, read_learner
-from evergraph.workspace.store import LogEntry, ModelRecord, Settings, Store, WorkspaceState, read_state
+from evergraph.workspace.store import LogEntry, ModelRecord, Settings, Store, WorkspaceState, read_state, read_tags
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from evergraph.workspace.scores import ClassRow, SliceScores, Status
 
 __all__ = ["Workspace"]
+
+log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
@@ -113,16 +116,19 @@ class Workspace:
         on_step
             Called after each training step.
         """
-        if keep < 2:
-            raise InputError(f"keep is {keep}", fix="keep at least 2 versions")
         if not (graph.codes >= 0).any():
             raise InputError("no vertex has a label, so there is nothing to train on", fix="label some vertices")
         from evergraph.workspace import update
+        from evergraph.workspace.scores import late_warnings
+        from evergraph.workspace.settings import check_keep
 
+        check_keep(keep)
         settings = _settings(graph, history, columns or Columns(), keep)
         learning = {"steps": steps, "lr": lr, "text": text, "seed": seed}
         with Store.new(Path(folder)) as (records, objects):
             update.create(records, objects, graph, (model, detector), settings, learning, on_step)
+            for warning in late_warnings(records, read_state(records), Path(folder)):
+                log.warning("Warning: %s", warning)
         return cls(folder, model=model, detector=detector)
 
     # --- what there is -----------------------------------------------------------------------------------------------
@@ -151,13 +157,31 @@ class Workspace:
         """Return the size of the graph, the current model, what is waiting, and what to do next."""
         from evergraph.workspace.scores import status
 
-        return self._look(status)
+        return self._look(lambda records, state: status(records, state, self.store.folder))
 
     def log(self) -> tuple[LogEntry, ...]:
         """Return all commands that changed the workspace, oldest first."""
+
+        def read(records: Records, _: WorkspaceState) -> tuple[LogEntry, ...]:
+            tags: dict[int, tuple[str, ...]] = {}
+            for name, version in read_tags(records).items():
+                tags[version] = (*tags.get(version, ()), name)
+            rows = records.select("versions", "TRUE ORDER BY version")
+            return tuple(replace(LogEntry(*row), tags=tags.get(row.version, ())) for row in rows)
+
+        return self._look(read)
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings that `set` can change, by name; models and detectors as in `describe_model`."""
+        from evergraph.workspace.settings import current_settings
+
         return self._look(
-            lambda records, _: tuple(LogEntry(*row) for row in records.select("versions", "TRUE ORDER BY version"))
+            lambda _, state: current_settings(state.settings, json.loads(self.store.objects.read(state.learner)))
         )
+
+    def tags(self) -> dict[str, int]:
+        """Return the tagged versions: their numbers by tag."""
+        return self._look(lambda records, _: read_tags(records))
 
     def models(self) -> list[ModelRecord]:
         """Return the records of all models, oldest first."""
@@ -269,6 +293,7 @@ class Workspace:
             change = Change(self.store, records, state, self._contents_of(records, state), self._own)
             yield change
         if change.finished:
+            self._own = change.own
             self._contents = (change.version, change.contents)
             self.made = change.version
 
@@ -438,8 +463,59 @@ class Workspace:
         with self._change() as change:
             return retire_class(change, name)
 
-    def rollback(self, version: int, *, model_only: bool = False) -> Outcome:
-        """Restore graph, labels and model of an earlier version, or only its model.
+    def set(
+        self,
+        *,
+        history: History | None = None,
+        model: Model | str | Mapping[str, Any] | None = None,
+        detector: Detector | str | Mapping[str, Any] | None = None,
+        steps: int | None = None,
+        lr: float | None = None,
+        keep: int | None = None,
+    ) -> Outcome:
+        """Change settings that were given to `create`; None leaves a setting as it is.
+
+        A new model, or a detector that needs another training, takes effect with the next update, which trains from
+        new random weights; until then predictions use the current model and detector. If only ``threshold``, ``alpha``
+        or ``most`` of the detector changes, the next prediction uses it. Raises `NothingToDoError` if nothing changes.
+
+        Parameters
+        ----------
+        history, steps, lr, keep
+            See `create`. A new history also applies to the edges that predictions use.
+        model, detector
+            An object, a text as on the command line (``"sage:hidden=64"``, ``"gdoc:0.5"``), or only the settings to
+            change (``{"threshold": 0.5}``). Classes of your own must be registered by an entry point, because the
+            workspace stores them by name.
+        """
+        from evergraph.workspace.settings import change_settings
+
+        with self._change() as change:
+            return change_settings(
+                change, history=history, model=model, detector=detector, steps=steps, lr=lr, keep=keep
+            )
+
+    def tag(self, name: str, version: int | str | None = None, *, delete: bool = False) -> Outcome:
+        """Give a version a name; it is then kept, whatever ``keep`` is, until the name is deleted.
+
+        Tags are not part of a version: `rollback` changes none.
+
+        Parameters
+        ----------
+        name
+            Up to 64 letters without accents, digits, dots, hyphens and underscores; the first is a letter.
+        version
+            A version that is kept, by number or tag; by default the current one.
+        delete
+            Delete the tag instead.
+        """
+        from evergraph.workspace.settings import tag
+
+        with self._change() as change:
+            return tag(change, name, version, delete=delete)
+
+    def rollback(self, version: int | str, *, model_only: bool = False) -> Outcome:
+        """Restore graph, labels, settings and model of an earlier version, or only its model with its detector.
 
         This makes a new version, so it can be undone. Decisions are kept: they count for vertices that still exist,
         and are scored with labels that are still valid.
@@ -447,7 +523,7 @@ class Workspace:
         Parameters
         ----------
         version
-            Number of a version that is kept; see `log`.
+            Number or tag of a version that is kept; see `log`.
         model_only
             Restore only the model.
         """
@@ -460,22 +536,8 @@ class Workspace:
 def _settings(graph: EvolvingGraph, history: History, columns: Columns, keep: int) -> Settings:
     """Return the settings with the history as a number of periods, and how it was chosen."""
     from evergraph.graph.features import WordCounts
-    from evergraph.learning.task import AUTO_LEVEL, extend_to_labels, history_sizes, resolve_history
-    from evergraph.workspace.update import next_task
+    from evergraph.workspace.settings import choose_history
 
     if columns.text is None and isinstance(graph.features, WordCounts):
         columns = replace(columns, text="text")  # so that a slice without this column is an error
-    time = next_task(graph, None).time
-    sizes = history_sizes(graph, time) if history == "auto" else {}
-    if not sizes:
-        size = resolve_history(graph, time, history)
-        asked = "as requested" if history != "auto" else "all periods so far, because there are no edges to choose by"
-        why = "full history" if size is None else f"history of {graph.axis.counted(size)}, {asked}"
-        return Settings(size, why, columns, keep, graph.axis)
-    shares = ", ".join(f"{level}%: {found}" for level, found in sizes.items())
-    size = extend_to_labels(graph, time, sizes[AUTO_LEVEL])
-    covers = "covers half of the time differences over two edges"
-    if size > sizes[AUTO_LEVEL]:
-        covers = "reaches back to the latest labels"
-    why = f"history of {graph.axis.counted(size)}, which {covers} ({shares})"
-    return Settings(size, why, columns, keep, graph.axis)
+    return Settings(*choose_history(graph, history), columns, keep, graph.axis)
