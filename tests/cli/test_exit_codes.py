@@ -200,9 +200,10 @@ def test_after_two_dashes_json_is_a_name(here: Path, command: Command) -> None:
     assert "Error: --json: there is no such graph" in err
 
 
-def test_no_memory_is_1(here: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("what", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes")])
+def test_no_memory_is_1(here: Path, command: Command, monkeypatch: pytest.MonkeyPatch, what: Exception) -> None:
     def fail(*_: object) -> None:
-        raise MemoryError
+        raise what
 
     monkeypatch.setattr("evergraph.datasets.load", fail)
     refused(command("run", "g"), 1, "not enough memory")

@@ -14,6 +14,7 @@ import pytest
 
 from evergraph import Workspace
 from evergraph.datasets import synthetic
+from evergraph.datasets.tables import to_tables
 from evergraph.nn import MLP
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -116,11 +117,9 @@ class Walk:
 
     def follow(self, out: str) -> None:
         """Run the command after ``Next:`` as printed, and return to the state before it."""
-        [line] = [line for line in out.splitlines() if line.startswith("Next: ")] or [""]
-        if not line:
+        if "Next: " not in out:
             return
-        program, *words = shlex.split(line.removeprefix("Next: "))
-        assert program == "evergraph"
+        words = following(out)
         if "FILE" in words:
             latest = dict(zip(("--vertices", "--edges"), self.slice(), strict=True))
             files: Mapping[str, Path] = latest | {"--labels": self.labels()}
@@ -145,3 +144,45 @@ def test_the_next_command_of_a_workspace_succeeds(command: Command, tmp_path: Pa
         out = walk.run(["ws", *walk.some_command()])
         if out is not None:
             walk.follow(out)
+
+
+def following(out: str) -> list[str]:
+    """Return the words of the command after ``Next:``, without the program."""
+    (line,) = (line for line in out.splitlines() if line.startswith("Next: "))
+    program, *words = shlex.split(line.removeprefix("Next: "))
+    assert program == "evergraph"
+    return words
+
+
+@pytest.mark.parametrize("name", ["it's a graph", "-dash"])
+def test_the_next_command_after_import_run_and_review_succeeds(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    vertices, edges = to_tables(synthetic(vertices=60, times=4, classes=2, new_classes=0, seed=1))
+    files = [
+        write(tmp_path / f"{what}.csv", table.column_names, zip(*table.to_pydict().values(), strict=True))
+        for what, table in (("v", vertices), ("e", edges))
+    ]
+    given = ["--vertices", files[0], "--edges", files[1]]
+    steps = [
+        ["import", "tables", *given, "--out", f"{name} g"],
+        ["run", f"./{name} g", "--model", "mlp", "--steps", 1, "--history", 1, "--out", f"{name} run"],
+        ["ws", "init", f"./{name} ws", *given, "--model", "mlp", "--steps", 1, "--history", 1, "--threshold", 0.9],
+    ]
+    for step in steps:
+        code, out, err = command(*step)
+        assert code == 0, err
+        words = following(out)
+        if "FILE" not in words:
+            code, _, err = command(*words)
+            assert code == 0, (words, err)
+    new = write(
+        tmp_path / "new.csv", ["id", "time", "label", "text"], [(f"n{row}", 4, "", "words") for row in range(9)]
+    )
+    assert command("ws", "add", f"./{name} ws", "--vertices", new)[0] == 0
+    assert command("ws", "predict", f"./{name} ws")[0] == 0
+    code, out, err = command("ws", "review", f"./{name} ws", "--out", f"{name}.csv")
+    assert code == 0, err
+    code, out, err = command(*following(out))
+    assert (code, out.splitlines()[0]) == (0, f"Nothing to do: {Path(f'./{name}.csv')}: there are no labels."), err

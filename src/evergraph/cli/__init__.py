@@ -162,18 +162,18 @@ def main() -> None:
             sys.exit(wrong.exit_code)
     except EvergraphError as raised:
         error = raised
-    except MemoryError:
+    except (MemoryError, RuntimeError) as raised:
+        if isinstance(raised, RuntimeError) and "can't allocate memory" not in str(raised):  # torch's
+            raise
         error = EvergraphError(
             "there is not enough memory for this graph", fix="choose a shorter history, or a machine with more memory"
         )
     except (KeyboardInterrupt, typer.Abort):  # before the command has started
         error = InterruptError("Interrupted")
+    except BrokenPipeError:
+        error = _ReaderGoneError("the reader of the output is gone")
     except OSError as raised:
-        error = (
-            _ReaderGoneError("the reader of the output is gone")
-            if isinstance(raised, BrokenPipeError)
-            else os_error(raised)
-        )
+        error = os_error(raised)
     _complain(error)
 
 

@@ -676,7 +676,8 @@ def review(
         from evergraph.workspace.change import counted
 
         echo(f"{len(rows):,} of {counted(total, 'vertex', 'vertices')} written to {out}")
-        echo_next(command_line("ws", "label", ws, "--labels", out), f"after you have filled in the column {label}")
+        if rows:
+            echo_next(command_line("ws", "label", ws, "--labels", out), f"after you have filled in the column {label}")
     elif not quiet:
         ws_output.show_groups(console(), groups, status.to_review, only=group)
         ws_output.show_review(console(), rows, total, group=group)
