@@ -59,9 +59,11 @@ class Walk:
         vertices = write(self.file("vertices"), ["id", "time", "label", "text"], rows)
         return vertices, write(self.file("edges"), ["source", "target"], edges)
 
-    def labels(self, *, most: int = 8) -> Path:
+    def labels(self, *, most: int = 8, valid: bool = False) -> Path:
         graph = Workspace(self.ws).graph
         names = self.random.choice([NAMES, [*graph.class_names] or NAMES])
+        if valid:
+            names = [name for name in NAMES if name not in Workspace(self.ws).state.retired] or ["new"]
         ids = self.random.sample(graph.ids.tolist(), min(most, len(graph)))
         unlabelled = [id for id, code in zip(graph.ids.tolist(), graph.codes, strict=True) if code < 0]
         ids = self.random.choice([ids, unlabelled or ids])
@@ -91,6 +93,9 @@ class Walk:
                 ["rollback", ws, pick(Workspace(ws).store.numbers)],
                 ["rollback", ws, pick(Workspace(ws).store.numbers), "--model-only"],
                 ["review", ws, "--out", self.file("review")],
+                ["set", ws, "--history", pick(["1", "3", "full"])],
+                ["set", ws, "--keep", pick(["2", "5"])],
+                ["tag", ws, "--", pick(NAMES)],
                 ["status", ws],
             ]
         )
@@ -122,7 +127,7 @@ class Walk:
         words = following(out)
         if "FILE" in words:
             latest = dict(zip(("--vertices", "--edges"), self.slice(), strict=True))
-            files: Mapping[str, Path] = latest | {"--labels": self.labels()}
+            files: Mapping[str, Path] = latest | {"--labels": self.labels(valid=True)}
             for place, word in enumerate(words):
                 if word == "FILE":
                     words[place] = str(files[words[place - 1]])
@@ -144,6 +149,20 @@ def test_the_next_command_of_a_workspace_succeeds(command: Command, tmp_path: Pa
         out = walk.run(["ws", *walk.some_command()])
         if out is not None:
             walk.follow(out)
+
+
+def test_without_labels_to_train_on_no_update_is_suggested(command: Command, tmp_path: Path) -> None:
+    """Found by a walk: the labels that are left are all of a retired class."""
+    walk = Walk(command, tmp_path, 0)
+    graph = Workspace(walk.ws).graph
+    kept, gone = graph.class_names
+    others = [id for id, label in zip(graph.ids.tolist(), graph.labels, strict=True) if label == gone]
+    for arguments in (["classes", "retire", walk.ws, kept], ["remove", walk.ws, "--ids", ",".join(map(str, others))]):
+        out = walk.run(["ws", *arguments])
+        assert out is not None
+        walk.follow(out)
+    assert "ws label" in out
+    assert "there are no labels to train on" in out
 
 
 def following(out: str) -> list[str]:

@@ -117,7 +117,11 @@ def status(records: Records, state: WorkspaceState, folder: Path) -> Status:
     latest = _latest_labelled(records, state)
     fresh = count_fresh(records, _history_start(records, state, latest))
     (command, *arguments), why = _next(
-        undecided, 0 if _update_was_skipped(records) else fresh, flagged, stale=state.stale
+        undecided,
+        0 if _update_was_skipped(records) else fresh,
+        flagged,
+        stale=state.stale,
+        labelled=latest is not None,
     )
     axis = state.settings.axis
     return Status(
@@ -209,16 +213,18 @@ def _update_was_skipped(records: Records) -> bool:
     return any(row.command == "update" for row in records.select("versions", last, json.dumps(commands)))
 
 
-def _next(undecided: int, fresh: int, flagged: int, *, stale: bool) -> tuple[list[str], str]:
+def _next(undecided: int, fresh: int, flagged: int, *, stale: bool, labelled: bool) -> tuple[list[str], str]:
     """Return the next command with its arguments, and why. It is one that succeeds in this state."""
-    if fresh:
+    if fresh and labelled:
         return ["update"], f"{counted(fresh, 'new label')} to train on"
-    if stale:
+    if stale and labelled:
         return ["update"], "the settings or the classes changed, or an older model was restored"
     if undecided:
         return ["predict"], f"{counted(undecided, 'vertex', 'vertices')} without a decision"
     if flagged:
         return ["review"], f"{counted(flagged, 'vertex', 'vertices')} flagged as unseen"
+    if not labelled:
+        return ["label", "--labels", "FILE"], "there are no labels to train on"
     return ["add", "--vertices", "FILE", "--edges", "FILE"], "when a new slice arrives"
 
 
