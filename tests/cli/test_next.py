@@ -95,7 +95,7 @@ class Walk:
                 ["review", ws, "--out", self.file("review")],
                 ["set", ws, "--history", pick(["1", "3", "full"])],
                 ["set", ws, "--keep", pick(["2", "5"])],
-                ["tag", ws, "--", pick(NAMES)],
+                ["tag", ws, pick(["one", "two"])],
                 ["status", ws],
             ]
         )
