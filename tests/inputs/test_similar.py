@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.feature_extraction.text import TfidfTransformer
+from threadpoolctl import threadpool_limits
 
 from evergraph.inputs import similar as likeness
 from evergraph.inputs.similar import nearest_by_vectors, nearest_by_words, reduced, unit, weighted
@@ -209,3 +210,12 @@ def test_the_nearest_do_not_depend_on_the_order(n: int, seed: int) -> None:
     rows = weighted(words, np.full(6, 2), n)
     one, other = nearest_by_words(rows, 3, ranks), nearest_by_words(sparse.csr_array(rows[order]), 3, ranks[order])
     assert np.array_equal(one.toarray()[np.ix_(order, order)], other.toarray())
+
+
+def test_the_vectors_do_not_depend_on_the_number_of_threads() -> None:
+    matrix = sparse.random_array((6000, 800), density=0.01, dtype=np.float32, rng=np.random.default_rng(0)).tocsr()
+    found = []
+    for threads in (1, 2):
+        with threadpool_limits(threads, "blas"):
+            found.append(reduced(sparse.csr_array(matrix)))
+    assert np.array_equal(*found)

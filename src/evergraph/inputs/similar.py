@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from threadpoolctl import threadpool_limits
 
 __all__ = ["nearest_by_vectors", "nearest_by_words", "reduced", "unit", "weighted"]
 
@@ -47,15 +48,18 @@ def reduced(matrix: sparse.csr_array, width: int = _WIDTH) -> Vectors:
     if columns <= width:
         return matrix.toarray()
     sample = np.random.default_rng(0).standard_normal((columns, min(width + _SPARE, rows, columns)), matrix.dtype)
-    basis = matrix @ sample
-    for _ in range(_ROUNDS):
+    # One thread: these decompositions are many small steps, at each of which OpenBLAS's threads wait actively for each
+    # other. With two threads they take over ten times as long, and the last bits differ.
+    with threadpool_limits(1, "blas"):
+        basis = matrix @ sample
+        for _ in range(_ROUNDS):
+            basis, _ = np.linalg.qr(basis)
+            basis, _ = np.linalg.qr(matrix.T @ basis)
+            basis = matrix @ basis
         basis, _ = np.linalg.qr(basis)
-        basis, _ = np.linalg.qr(matrix.T @ basis)
-        basis = matrix @ basis
-    basis, _ = np.linalg.qr(basis)
-    short = matrix.T @ basis
-    turn, squares, _ = np.linalg.svd(short.T @ short)
-    return np.ascontiguousarray((basis @ turn)[:, :width] * np.sqrt(squares[:width]))
+        short = matrix.T @ basis
+        turn, squares, _ = np.linalg.svd(short.T @ short)
+        return np.ascontiguousarray((basis @ turn)[:, :width] * np.sqrt(squares[:width]))
 
 
 def unit(vectors: NDArray[np.floating]) -> Vectors:
