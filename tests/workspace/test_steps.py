@@ -48,6 +48,9 @@ class Plain:
     fresh: tuple[int, ...] = ()  # the time of each label since the model was trained
     stale: bool = False
     retired: frozenset[str] = frozenset()
+    trained: int = 2  # width of the model
+    width: int = 2  # of the model that the next update trains
+    keep: int = KEEP
 
     @property
     def last(self) -> int:
@@ -88,6 +91,8 @@ class Steps(RuleBasedStateMachine):
         self.now = Plain(dict(zip(ids, labels, strict=True)), dict(zip(ids, vertices["time"], strict=True)))
         self.now.known = frozenset(labels)
         self.versions = {1: deepcopy(self.now)}
+        self.kept = {1}
+        self.tags: dict[str, int] = {}
 
     @property
     def workspace(self) -> Workspace:
@@ -97,6 +102,8 @@ class Steps(RuleBasedStateMachine):
         """A command has changed something."""
         self.version += 1
         self.versions[self.version] = deepcopy(self.now)
+        oldest, tagged = self.version - self.now.keep + 1, set(self.tags.values())
+        self.kept = {number for number in self.kept | {self.version} if number >= oldest or number in tagged}
 
     def refused(self, act: Any) -> None:
         before = self.rows()
@@ -185,10 +192,13 @@ class Steps(RuleBasedStateMachine):
             self.refused(lambda: self.workspace.update(restart))
             return
         outcome = self.workspace.update(restart)
-        assert outcome.facts["restart"] == ("cold" if restart == "cold" else "warm")  # there is too little to choose by
+        new = self.now.width != self.now.trained  # then it starts from nothing
+        cold = restart == "cold" or new
+        assert outcome.facts["restart"] == ("cold" if cold else "warm")  # there is too little to choose by
         self.models += 1
         self.now.model, self.now.fresh, self.now.stale = self.models, (), False
-        self.now.known |= {str(self.now.labels[id]) for id in learnable}
+        self.now.trained = self.now.width
+        self.now.known = (frozenset() if new else self.now.known) | {str(self.now.labels[id]) for id in learnable}
         assert self.workspace.state.model.train_vertices == len(learnable)
         self.done()
 
@@ -227,14 +237,45 @@ class Steps(RuleBasedStateMachine):
         self.now.stale = True
         self.done()
 
+    @rule(width=st.integers(2, 3), keep=st.integers(2, KEEP), threshold=st.sampled_from([0.5, 0.6]))
+    def set(self, width: int, keep: int, threshold: float) -> None:
+        given: dict[str, Any] = {"model": {"hidden": width}, "keep": keep}
+        if self.now.width == width:  # otherwise it is as if nothing was trained, and the threshold is of little use
+            given["detector"] = {"threshold": threshold}
+        before = self.workspace.settings()
+        if (
+            before["model"]["hidden"] == width
+            and before["keep"] == keep
+            and before["detector"]["threshold"] == threshold
+        ):
+            self.refused(lambda: self.workspace.set(**given))
+            return
+        self.workspace.set(**given)
+        self.now.stale |= self.now.width != width
+        self.now.width, self.now.keep = width, keep
+        self.done()
+
+    @rule(name=st.sampled_from(["x", "y"]), data=st.data())
+    def tag(self, name: str, data: st.DataObject) -> None:
+        if name in self.tags:
+            self.refused(lambda: self.workspace.tag(name, max(self.kept - {self.tags[name]}, default=self.version + 1)))
+            self.workspace.tag(name, delete=True)
+            del self.tags[name]
+        else:
+            number = data.draw(st.sampled_from(sorted(self.kept)))
+            self.workspace.tag(name, number)
+            self.tags[name] = number
+        self.done()
+
     @precondition(lambda self: self.version > 1)
     @rule(data=st.data())
     def rollback(self, data: st.DataObject) -> None:
-        to = data.draw(st.integers(max(1, self.version - KEEP), self.version - 1))
-        if to <= self.version - KEEP:
+        to = data.draw(st.integers(1, self.version - 1))
+        if to not in self.kept:
             self.refused(lambda: self.workspace.rollback(to))
             return
-        self.workspace.rollback(to)
+        named = [name for name, number in self.tags.items() if number == to]
+        self.workspace.rollback(named[0] if named else to)
         self.now = deepcopy(self.versions[to])
         self.returned = True
         self.done()
@@ -249,7 +290,10 @@ class Steps(RuleBasedStateMachine):
         assert dict(zip(graph.ids, graph.times.tolist(), strict=True)) == self.now.times
         assert state.version == self.version
         assert [entry.version for entry in workspace.log()] == list(range(1, self.version + 1))
-        assert workspace.store.numbers == list(range(max(1, self.version - KEEP + 1), self.version + 1))
+        assert workspace.store.numbers == sorted(self.kept)
+        assert workspace.tags() == self.tags
+        settings_now = workspace.settings()
+        assert (settings_now["model"]["hidden"], settings_now["keep"]) == (self.now.width, self.now.keep)
         assert (state.model.number, frozenset(state.model.classes)) == (self.now.model, self.now.known)
         assert [record.number for record in workspace.models()] == list(range(1, self.models + 1))
         assert state.retired == tuple(sorted(self.now.retired, key=state.retired.index))
