@@ -127,6 +127,19 @@ class Racer:
             return self._command("rollback", version, "--model-only")
         return self._command("rollback", version, rollback=version)
 
+    def do_set(self) -> Command:
+        """Change a setting."""
+        if self.rng.random() < 0.5:
+            return self._command("set", "--threshold", round(self.rng.uniform(0.2, 0.8), 6))
+        return self._command("set", "--keep", self.rng.integers(5, 15))
+
+    def do_tag(self) -> Command:
+        """Name a version of a short time ago, or delete such a name."""
+        name = f"tag{self.number}-{self.rng.integers(3)}"
+        if self.rng.random() < 0.3:
+            return self._command("tag", name, "--delete")
+        return self._command("tag", name, "--version", max(1, self.version - int(self.rng.integers(5))))
+
     def do_predict(self) -> Command:
         """Predict, and write the decisions to a file."""
         out = self.folder / f"decisions-{self.number}.csv"
@@ -236,7 +249,8 @@ def find_problems(workspace: Workspace, commands: list[Command], first: Labels) 
         version = one.answer.get("version", 0)
         entry = log.get(version)
         may_be_same = one.name == "predict"  # the same decisions as before are not stored
-        if entry is None or entry.command != one.name or entry.what != one.answer.get("what", entry.what):
+        # An answer may go on with advice, which is not in the log.
+        if entry is None or entry.command != one.name or not one.answer.get("what", entry.what).startswith(entry.what):
             if not may_be_same:
                 found.append(f"lost: {one.arguments} was acknowledged as version {version}, which is {entry}")
         elif version in by_version and not may_be_same:
@@ -262,7 +276,13 @@ def warm_up(racer: Racer) -> None:
     """Run each command once in this process, so that the others have everything imported and compiled."""
     racer.ids = [f"v0-0-{i}" for i in range(3)]
     commands = [racer.do_add(), racer.do_predict(), racer.do_label(), racer.do_update()]
-    for command in [*commands, racer.do_create(), *(racer.do_look() for _ in range(12))]:
+    for command in [
+        *commands,
+        racer.do_create(),
+        racer.do_set(),
+        racer.do_tag(),
+        *(racer.do_look() for _ in range(12)),
+    ]:
         sys.argv = ["evergraph", *command.arguments]
         with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
             evergraph()
