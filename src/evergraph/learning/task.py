@@ -302,11 +302,10 @@ def history_reason(graph: EvolvingGraph, time: int, size: int) -> str:
     sizes, label = history_sizes(graph, time), graph.axis.label(time)
     if not sizes:
         return f"History {size}: all periods before the first task ({label}), which has no edges before it."
-    longer = f"75 % take {sizes[75]}, all {sizes[100]}"
     if size > sizes[AUTO_LEVEL]:
-        return f"History {size}: the latest labels before the first task ({label}) are that far back; {longer}."
+        return f"History {size}: the latest labels before the first task ({label}) are that far back."
     covered = f"half of the time differences within two hops before the first task ({label})"
-    return f"History {size}: it covers {covered}; {longer}."
+    return f"History {size}: it covers {covered}; 75 % take {sizes[75]}, all {sizes[100]}."
 
 
 def extend_to_labels(graph: EvolvingGraph, time: int, size: int) -> int:
