@@ -128,7 +128,7 @@ def compare(
     if not quiet:
         _show(found, files)
         if best is not None:
-            words = f"\nRecommended: --detector {best.detector} (for run, and for a new workspace). {best.reason}"
+            words = f"\nRecommended: --detector {best.detector} (for run, ws init and ws set). {best.reason}"
             console().print(visible(words, lines=True), markup=False)
             echo(f"Next: {following}")
     if found.errors:
