@@ -239,7 +239,7 @@ def of_another_version(line):
         (lambda line: line + line, "the line is not a result"),
         (lambda line: line.replace('"seed":0', '"sead":0'), "the line is not a result"),
         (lambda line: line.replace('"toys"', r'"\ud800"'), "the line is not a result"),
-        (lambda line: line.replace('"tp":3', '"tp":NaN'), "the line was changed"),
+        (lambda line: line.replace('"tp":3', '"tp":NaN'), "the line is not a result"),
         (lambda line: line.replace('"tp":3', '"tp":3.0'), "the line was changed"),
         (lambda line: line.replace('"tp":3', '"tp":true'), "the line was changed"),
         (lambda line: line.replace('"seed":0', '"seed":0,"note":"mine"'), "the line was changed"),

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load as tensors_from
-from safetensors.torch import save as tensors_to
 
 from evergraph import EvergraphError, InputError, LifelongLearner, tasks
 from evergraph.datasets import synthetic
@@ -129,7 +128,7 @@ def test_damage_is_reported(tmp_path: Path) -> None:
     refused("not the file of an Evergraph learner")
     bare = {key: value for key, value in json.loads(sealed["content"]).items() if key != "classes"}
     path.write_bytes(dump_json(bare))
-    refused("the entry 'classes' is missing or invalid")
+    refused("missing or invalid.*classes")
     for text in ("", "{}", "[1]", '{"content": "{}"}', '{"content": 3}', '{"content": "[]"}', good[:-20]):
         path.write_text(text)
         refused("not the file of an Evergraph learner|cannot be read")
@@ -219,11 +218,11 @@ def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
 def test_a_learner_of_version_0_1_is_read() -> None:
     """It wrote null for no detector, and "second" for the auxiliary model."""
     content, tensors = pack(trained(SGC(), Softmax()))
-    assert unpack(LifelongLearner, content | {"detector": None}, tensors).detector == Softmax()
+    assert unpack(LifelongLearner, content | {"detector": None}, tensors_from(tensors)).detector == Softmax()
     learner = trained(GraphSAGE(hidden=4), AutoDetector())
     content, data = pack(learner)
     content["second_lr"] = content.pop("auxiliary_lr")
     old = {name.replace("auxiliary/", "second/"): value for name, value in tensors_from(data).items()}
-    read = unpack(LifelongLearner, content, tensors_to(old))
+    read = unpack(LifelongLearner, content, old)
     assert read.auxiliary_lr_ == learner.auxiliary_lr_
     assert all(torch.equal(value, read.auxiliary_weights_[name]) for name, value in learner.auxiliary_weights_.items())  # type: ignore[index,union-attr]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import http.client
-import json
 import logging
 import os
 import stat
@@ -18,7 +17,6 @@ import urllib.error
 import urllib.parse
 import urllib.request
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,8 +25,9 @@ from typing import TypeVar, cast
 
 from evergraph import __version__
 from evergraph.datasets.files import LEAST_LIMIT, raise_limit, unpacked_limit
-from evergraph.errors import DownloadError, InputError, os_error
+from evergraph.errors import DownloadError, EvergraphError, InputError, os_error
 from evergraph.presentation.text import visible
+from evergraph.storage.decoding import parse_json
 from evergraph.storage.files import only_one, sync_folder
 
 __all__ = ["cache_folder", "fetch_record", "unpack"]
@@ -46,6 +45,7 @@ _MEANINGS = {
     410: "the record has been withdrawn",
     429: "there were too many requests",
 }
+_FETCH = "delete it and download it again"
 _HANDLERS = ("Proxy", "Unknown", "HTTP", "HTTPS", "HTTPDefaultError", "HTTPRedirect")
 
 
@@ -139,7 +139,7 @@ def fetch_record(
 
 def _parse(text: bytes, origin: str) -> list[_File]:
     try:
-        listed = json.loads(text)["files"]
+        listed = parse_json(text)["files"]
         if isinstance(listed, dict):  # InvenioRDM's own form; Zenodo's is a list
             listed = list(listed["entries"].values())
         files = [_parse_file(entry) for entry in listed]
@@ -340,40 +340,48 @@ def unpack(archive: Path, into: Path, *, least: int = LEAST_LIMIT) -> Path:
     """
     if not archive.is_file():
         raise InputError("there is no such archive", fix="check its path", file=archive)
-    fix = "delete it and download it again"
-    try:
-        with _disk_errors(into), zipfile.ZipFile(archive) as content:
-            members = content.infolist()
-            # zipfile writes no more than the sizes in the directory. Of other methods than these it unpacks as much as
-            # the archive holds before it checks.
-            if not all(member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for member in members):
-                raise DownloadError(f"{archive}: is not compressed with deflate", fix="unpack it by hand")
-            size, limit = sum(member.file_size for member in members), unpacked_limit(archive, least)
-            if size > limit:
-                raise InputError(
-                    f"the archive has {_size_of(archive):,} bytes, but unpacks to {size:,}; the limit is {limit:,}",
-                    fix=raise_limit(size),
-                    file=archive,
-                )
-            for member in members:
-                plain = all(map(_is_plain, member.filename.removesuffix("/").split("/")))
-                if not plain or stat.S_ISLNK(member.external_attr >> 16):
-                    raise DownloadError(f"{archive}: refusing the unsafe member {member.filename!r}", fix=fix)
-            if into.exists():
-                if all(_size_of(into / m.filename) == m.file_size for m in members if not m.is_dir()):
-                    return into
-                raise InputError(f"{into} is not what {archive} holds", fix="remove it or name another folder")
-            into.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(prefix=".unpack-", dir=into.parent) as scratch:
-                # One level down, because other users cannot read the temporary folder itself.
-                whole = Path(scratch, into.name)
-                whole.mkdir()  # the archive may be empty
-                content.extractall(whole)
-                try:
-                    whole.rename(into)
-                except OSError:
-                    if not into.is_dir():  # else another process was faster, and it is complete
-                        raise
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise DownloadError(f"{archive}: cannot be unpacked ({error})", fix=fix) from error
+    with _disk_errors(into), opened_zip(archive) as content:
+        members = content.infolist()
+        # zipfile writes no more than the sizes in the directory. Of other methods than these it unpacks as much as
+        # the archive holds before it checks.
+        if not all(member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for member in members):
+            raise DownloadError(f"{archive}: is not compressed with deflate", fix="unpack it by hand")
+        size, limit = sum(member.file_size for member in members), unpacked_limit(archive, least)
+        if size > limit:
+            raise InputError(
+                f"the archive has {_size_of(archive):,} bytes, but unpacks to {size:,}; the limit is {limit:,}",
+                fix=raise_limit(size),
+                file=archive,
+            )
+        for member in members:
+            plain = all(map(_is_plain, member.filename.removesuffix("/").split("/")))
+            if not plain or stat.S_ISLNK(member.external_attr >> 16):
+                raise DownloadError(f"{archive}: refusing the unsafe member {member.filename!r}", fix=_FETCH)
+        if into.exists():
+            if all(_size_of(into / m.filename) == m.file_size for m in members if not m.is_dir()):
+                return into
+            raise InputError(f"{into} is not what {archive} holds", fix="remove it or name another folder")
+        into.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".unpack-", dir=into.parent) as scratch:
+            # One level down, because other users cannot read the temporary folder itself.
+            whole = Path(scratch, into.name)
+            whole.mkdir()  # the archive may be empty
+            content.extractall(whole)
+            try:
+                whole.rename(into)
+            except OSError:
+                if not into.is_dir():  # else another process was faster, and it is complete
+                    raise
     return into
+
+
+@contextmanager
+def opened_zip(archive: Path) -> Iterator[zipfile.ZipFile]:
+    """Open a zip archive; errors while it is used say what is wrong with it."""
+    try:
+        with zipfile.ZipFile(archive) as content:
+            yield content
+    except (EvergraphError, OSError, MemoryError):
+        raise
+    except Exception as error:  # names, methods and sizes that were changed break zipfile in many ways
+        raise DownloadError(f"{archive}: cannot be unpacked ({error})", fix=_FETCH) from error

@@ -20,6 +20,7 @@ from evergraph.errors import InputError, Origin, os_error
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 _FORMATS = "name it .csv, .csv.gz, .tsv, .tsv.gz or .parquet, according to its format"
 _AGAIN = "copy or download it again"
@@ -28,6 +29,14 @@ _CHUNK = 2**20
 LEAST_LIMIT = 256_000_000
 _LIMIT = "EVERGRAPH_MAX_UNPACKED"
 _BLOCK = 2**26  # bytes that the fast reader takes at once; a row must fit
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT96": 12}  # bytes of a value; 8 of all others
+_ONCE = {
+    "PLAIN",
+    "RLE",
+    "BIT_PACKED",
+    "DELTA_LENGTH_BYTE_ARRAY",
+}  # encodings that hold each string as often as it occurs
+_DICTIONARY = {"PLAIN_DICTIONARY", "RLE_DICTIONARY"}
 _SEPARATORS = {";": "';'", "\t": "tabs", "|": "'|'", ",": "commas"}
 
 
@@ -47,24 +56,29 @@ class TableFile:
     def read(self, columns: Sequence[str], numbers: Sequence[str] = ()) -> pa.Table:
         """Read some columns; from a text file ``columns`` as strings, unchanged, and ``numbers`` as float32."""
         if self.is_parquet:
-            return _read_parquet(self.path, list(dict.fromkeys([*columns, *numbers])))
+            return self._as_text(read_parquet(self.path, list(dict.fromkeys([*columns, *numbers]))))
         return _read_csv(self, columns, numbers)
+
+    def _as_text(self, table: pa.Table) -> pa.Table:
+        """Return a table in which bytes are text, as some programs store it."""
+        import pyarrow as pa
+
+        for place, field in enumerate(table.schema):
+            if "binary" in str(field.type):
+                try:
+                    text = table.column(place).cast(pa.large_binary()).cast(pa.large_string())
+                except (pa.ArrowException, UnicodeError):
+                    self.origin.fail("the text is not UTF-8", column=field.name, fix="write it as UTF-8")
+                table = table.set_column(place, field.name, text)
+        return table
 
 
 def open_table(path: str | Path) -> TableFile:
     """Read the header of a table; an error says what is wrong with it."""
     path = Path(path)
     if _is_parquet(path):
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        with reading(path):
-            try:
-                names = pq.read_schema(path).names
-            except pa.ArrowInvalid as error:
-                raise InputError(
-                    f"this is not a Parquet file ({_first_line(error)})", file=path, fix=_FORMATS
-                ) from error
+        with open_parquet(path) as file:
+            names = file.schema_arrow.names
         origin = Origin(path)
     else:
         with reading(path), open_bytes(path) as file:
@@ -155,11 +169,7 @@ class _Decompressed(io.RawIOBase):
         size = self.file.readinto(buffer)
         self.count += size
         if self.count > self.limit:
-            raise InputError(
-                f"the file has {self.path.stat().st_size:,} bytes, but unpacks to more than {self.limit:,}",
-                file=self.path,
-                fix=raise_limit(self.limit),
-            )
+            raise _too_large(self.path, self.limit)
         return size
 
     def readall(self) -> bytes:
@@ -182,23 +192,97 @@ def _delimiter(path: Path) -> str:
     return "\t" if ".tsv" in path.name.lower() else ","
 
 
-def _read_parquet(path: Path, columns: list[str]) -> pa.Table:
+@contextmanager
+def open_parquet(path: Path, **options: Any) -> Iterator[pq.ParquetFile]:
+    """Open a Parquet file; errors while it is used say what is wrong with it."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     with reading(path):
+        path.open("rb").close()  # Arrow's errors of the disk do not differ from those of damage
         try:
-            # A run of equal values takes a few bytes in the file, and at least 8 for each row in memory.
-            size, limit = 8 * len(columns) * pq.read_metadata(path).num_rows, unpacked_limit(path)
-            if size > limit:
-                raise InputError(
-                    f"the file has {path.stat().st_size:,} bytes, but unpacks to {size:,} or more",
-                    file=path,
-                    fix=raise_limit(size),
-                )
-            return pq.read_table(path, columns=columns)
-        except (pa.ArrowException, OSError) as error:
-            raise InputError(f"the Parquet file is damaged ({_first_line(error)})", file=path, fix=_AGAIN) from error
+            file = pq.ParquetFile(path, **options)
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            problem = f"this is not a Parquet file, or it is damaged ({_first_line(error)})"
+            raise InputError(problem, file=path, fix=f"{_AGAIN}, or {_FORMATS}") from error
+        try:
+            with file:
+                yield file
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            problem = f"the Parquet file is damaged ({_first_line(error)})"
+            raise InputError(problem, file=path, fix=_AGAIN) from error
+
+
+def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """Read columns of a Parquet file (None: all) in batches, refused where they exceed `unpacked_limit`."""
+    import pyarrow as pa
+
+    limit = unpacked_limit(path)
+    with open_parquet(path) as file:
+        size, rows, texts = _parquet_sizes(file, columns, limit)
+    with open_parquet(path, read_dictionary=texts) as file:
+        if columns is None:
+            columns = file.schema_arrow.names
+        parts: list[list[pa.Array]] = [[] for _ in columns]
+        if size > limit:
+            raise _too_large(path, limit, size)
+        size = 0
+        for batch in file.iter_batches(rows, columns=list(columns), use_threads=False):
+            batch.validate(full=True)  # Arrow does not check that text is UTF-8
+            for part, name in zip(parts, columns, strict=True):
+                column = batch.column(name)
+                size += _unpacked_size(column)
+                if size > limit:
+                    raise _too_large(path, limit)
+                part.append(column.dictionary_decode() if name in texts else column)
+        fields = [file.schema_arrow.field(name) for name in columns]
+        types = [field.type.value_type if field.name in texts else field.type for field in fields]
+        chunked = [pa.chunked_array(part, kind) for part, kind in zip(parts, types, strict=True)]
+        return pa.table(chunked, names=list(columns))
+
+
+def _parquet_sizes(file: pq.ParquetFile, columns: Sequence[str] | None, limit: int) -> tuple[int, int, list[str]]:
+    """Return the declared size, how many rows can be read at once, and the columns with dictionaries of strings.
+
+    A dictionary can repeat a long string at the cost of some bits, so these columns are not expanded before their size
+    is known. Other encodings of strings that can repeat parts are read in few rows, each shorter than the column.
+    """
+    size, rows, texts = 0, 65_536, set()
+    for number in range(file.metadata.num_row_groups):
+        group = file.metadata.row_group(number)
+        for place in range(group.num_columns):
+            chunk = group.column(place)
+            path = chunk.path_in_schema
+            if columns is not None and not any(path == name or path.startswith(f"{name}.") for name in columns):
+                continue
+            kind = chunk.physical_type
+            width = _WIDTHS.get(kind, 8) if kind != "FIXED_LEN_BYTE_ARRAY" else file.schema.column(place).length
+            size += max(chunk.total_uncompressed_size, chunk.num_values * width, 0)
+            if kind == "BYTE_ARRAY":
+                is_column = path in file.schema_arrow.names
+                texts |= {path} if is_column and chunk.has_dictionary_page else set()
+                if not set(chunk.encodings) <= (_ONCE | _DICTIONARY if is_column else _ONCE):
+                    rows = min(rows, max(1, limit // max(1, chunk.total_uncompressed_size)))
+    return size, rows, sorted(texts)
+
+
+def _unpacked_size(column: pa.Array) -> int:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_dictionary(column.type):
+        return column.nbytes
+    lengths = pc.binary_length(column.dictionary).cast(pa.int64())
+    return 8 * len(column) + (pc.sum(lengths.take(column.indices)).as_py() or 0)
+
+
+def _too_large(path: Path, limit: int, declared: int = 0) -> InputError:
+    size = f"{declared:,} or more" if declared > limit else f"more than {limit:,}"
+    return InputError(
+        f"the file has {path.stat().st_size:,} bytes, but unpacks to {size}",
+        file=path,
+        fix=raise_limit(max(declared, limit)),
+    )
 
 
 def _read_csv(table: TableFile, columns: Sequence[str], numbers: Sequence[str]) -> pa.Table:

@@ -26,17 +26,21 @@ is the difference to the previous number of the row, or the first number itself.
 from __future__ import annotations
 
 import io
-import json
+import zipfile
 from importlib import resources
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evergraph.errors import InputError
+from evergraph.graph.arrays import find_damage
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.features import WordCounts
 from evergraph.graph.ids import Strings
 from evergraph.graph.times import TimeAxis
+from evergraph.storage.decoding import decoding, parse_json, read_array
 
 __all__ = ["metamath"]
 
@@ -59,17 +63,25 @@ def metamath() -> EvolvingGraph:
     >>> metamath()
     EvolvingGraph(vertices=25729, edges=461874, classes=74, times=1992..2020, features=words)
     """
-    file = unpack(resources.files("evergraph.datasets").joinpath(FILE_NAME).read_bytes())
-    return EvolvingGraph.assemble(
-        Strings.of(file.ids),
-        file.times,
-        file.codes,
-        file.class_names,
-        WordCounts(file.counts_indptr, file.counts_indices, file.counts_data, Strings.of(file.words)),
-        (file.source, file.target, None),
-        TimeAxis("year"),
-        {name: str(value) for name, value in file.about.items() if value is not None},
-    )
+    with decoding(Path(FILE_NAME), _damaged):
+        file = unpack(resources.files("evergraph.datasets").joinpath(FILE_NAME).read_bytes())
+        graph = EvolvingGraph.assemble(
+            Strings.of(file.ids),
+            file.times,
+            file.codes,
+            file.class_names,
+            WordCounts(file.counts_indptr, file.counts_indices, file.counts_data, Strings.of(file.words)),
+            (file.source, file.target, None),
+            TimeAxis("year"),
+            {name: str(value) for name, value in file.about.items() if value is not None},
+        )
+        if (problem := find_damage(graph)) is not None:
+            raise ValueError(problem)
+    return graph
+
+
+def _damaged(path: Path, problem: str) -> InputError:
+    return InputError(f"the embedded file is damaged: {problem}", file=path, fix="install Evergraph again")
 
 
 class MetamathArrays(NamedTuple):
@@ -90,7 +102,8 @@ class MetamathArrays(NamedTuple):
 
 def unpack(content: bytes) -> MetamathArrays:
     """Decode the content of a file."""
-    with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+    with zipfile.ZipFile(io.BytesIO(content)) as members:
+        archive = {member.removesuffix(".npy"): read_array(members.read(member)) for member in members.namelist()}
         degrees = archive["edge_lengths"]
         _, target = _unpack_rows(degrees, archive["edge_gaps"])
         indptr, indices = _unpack_rows(archive["word_lengths"], archive["word_gaps"])
@@ -105,7 +118,7 @@ def unpack(content: bytes) -> MetamathArrays:
             counts_indices=indices,
             counts_data=archive["word_counts"].astype(np.float32),
             words=tuple(_unpack_text(archive["words"])),
-            about=json.loads(archive["about"].tobytes()),
+            about=parse_json(archive["about"].tobytes()),
         )
 
 

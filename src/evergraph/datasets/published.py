@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import zipfile
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -11,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from evergraph.datasets.download import fetch_record, unpack
+from evergraph.datasets.download import fetch_record, opened_zip, unpack
 from evergraph.errors import DownloadError, InputError, Origin, os_error
 from evergraph.graph import EvolvingGraph
 from evergraph.graph.columns import EdgeColumns, as_table, vertex_columns
 from evergraph.graph.features import Features, as_features
+from evergraph.storage.decoding import map_array, parse_json
 
 __all__ = ["fetch_published", "load_published", "read_published"]
 
@@ -62,7 +62,7 @@ def fetch_published(name: str, *, cache: str | Path | None = None, api: str = _A
     for archive in files.values():
         if archive.suffix.lower() != ".zip" or not zipfile.is_zipfile(archive):
             continue
-        with zipfile.ZipFile(archive) as content:
+        with opened_zip(archive) as content:
             members = [PurePosixPath(member) for member in content.namelist()]
         for inside in (member.parent for member in members if member.name == "adjlist.txt"):
             # The full names of archives and folders are not documented ("dblp-easy-citation-graph.zip" is one).
@@ -134,10 +134,10 @@ def _numbers(path: Path, count: int) -> NDArray[np.int64]:
 
 def _array(path: Path) -> NDArray[Any]:
     try:
-        array = np.lib.format.open_memmap(path, mode="r")
+        array = map_array(path)
     except OSError as error:
         raise os_error(error, "the file cannot be read", file=path, fix=_SAME) from error
-    except (ValueError, OverflowError) as error:  # not an array file, truncated, or pickles
+    except ValueError as error:  # not an array file, truncated, or pickles
         fix = "save an array of numbers with numpy.save"
         raise InputError(f"the file holds no array of numbers ({error})", fix=fix, file=path) from error
     if array.dtype.kind not in "biuf":
@@ -151,10 +151,12 @@ def _class_names(path: Path, codes: NDArray[np.int64]) -> NDArray[np.object_]:
     if path.exists():
         fix = "map each class name to its number in y.npy, or remove the file to name classes by their numbers"
         try:
-            given = json.loads(path.read_bytes())
+            given = parse_json(path.read_bytes())
             names = {number: name for name, number in given.items()}
             if len(names) < len(given) or not all(isinstance(number, int) for number in names):
                 raise ValueError("not one whole number per class")
+        except OSError as error:
+            raise InputError(f"the file cannot be read ({error.strerror})", fix=fix, file=path) from error
         except (ValueError, TypeError, AttributeError) as error:
             raise InputError(f"the file holds no class numbers ({error})", fix=fix, file=path) from error
         missing = [number for number in numbers.tolist() if number >= 0 and number not in names]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from evergraph.datasets.files import open_bytes, reading
 from evergraph.errors import InputError, Origin
 from evergraph.graph.columns import EdgeColumns, as_table, vertex_columns
 from evergraph.graph.evolving import EvolvingGraph
+from evergraph.storage.decoding import InvalidJsonError, parse_json
 
 __all__ = ["read_records"]
 
@@ -103,11 +103,12 @@ def _records(path: Path) -> Iterator[dict[str, Any]]:
             if not raw.strip():
                 continue
             try:
-                record = json.loads(raw)
+                raw.decode()
+                record = parse_json(raw)
             except UnicodeDecodeError:
                 raise _error(path, line, "the text is not UTF-8", "save the file as UTF-8") from None
-            except (ValueError, RecursionError) as error:
-                raise _error(path, line, f"this is not JSON ({error})", _ONE_OBJECT) from None
+            except InvalidJsonError as error:
+                raise _error(path, line, f"this is not a JSON object: {error}", _ONE_OBJECT) from None
             if not isinstance(record, dict):
                 raise _error(path, line, "this is not a JSON object", _ONE_OBJECT)
             yield _checked(record, path, line, seen)

@@ -36,6 +36,7 @@ from evergraph.evaluation.replay import OnTask, Recording, ReplayedTask, record,
 from evergraph.evaluation.results import NUMERICS_VERSION, Results, Summary, summary_of
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.names import COMPARED_DETECTORS, build_detector, described, split_detectors
+from evergraph.storage.decoding import parse_json
 from evergraph.storage.files import disk_errors, only_one, write_atomic
 
 __all__ = ["ABLATIONS", "METRICS", "Candidate", "CandidateResult", "CompareState", "Comparison", "candidate"]
@@ -492,7 +493,7 @@ def _read_lines(path: Path) -> dict[str, bytes]:
     found = {}
     for number, line in enumerate(path.read_bytes().splitlines() if path.exists() else [], start=1):
         try:
-            key = _key(json.loads(line))
+            key = _key(parse_json(line))
         except (ValueError, LookupError, TypeError):
             log.warning("%s, line %d: this is not a result of a comparison; it is ignored.", path, number)
             key = f"line {number}"

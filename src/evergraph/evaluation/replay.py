@@ -43,7 +43,8 @@ from evergraph.learning.learner import LifelongLearner
 from evergraph.learning.task import Decisions, Task
 from evergraph.names import described
 from evergraph.nn import Model
-from evergraph.storage.checksummed import InvalidJsonError, dump_json, load_json
+from evergraph.storage.checksummed import dump_json, load_json
+from evergraph.storage.decoding import InvalidJsonError
 from evergraph.storage.files import disk_errors, only_one, sync_folder, write_synced
 
 __all__ = ["Event", "OnTask", "Recording", "ReplayedTask", "open_recording", "record", "replay", "replay_all"]

@@ -103,6 +103,8 @@ class TaskRow:
             kinds = _OTHER.get(name) or ((int,) if name in _WHOLE else (int, float, type(None)))
             if isinstance(value, bool) or not isinstance(value, kinds):
                 raise InputError(f"{name} is {value!r} in the row", fix="pass what as_dict returned")
+            if name in _WHOLE and isinstance(value, int) and value < 0:
+                raise InputError(f"{name} is {value!r} in the row", fix="pass what as_dict returned")
         values = {name: flat[name] for name in names}
         return cls(**(values | {"new_classes": tuple(flat["new_classes"]), "scores": scores}))
 

@@ -35,6 +35,7 @@ from evergraph.errors import EvergraphError, InputError
 from evergraph.evaluation.configuration import differences
 from evergraph.evaluation.processes import is_orphan
 from evergraph.evaluation.results import TaskRow
+from evergraph.storage.decoding import InvalidJsonError, parse_json
 from evergraph.storage.files import LOCK, append_line, disk_errors, locked, only_one, shared, sync_folder, write_atomic
 
 if TYPE_CHECKING:
@@ -143,7 +144,10 @@ def read_run(folder: Path) -> StoredRun:
             problem = "this is not the folder of a run"
         raise InputError(problem, file=folder, fix="give a folder that 'evergraph run … --out RUN' wrote")
     identity = _read_identity(folder / MANIFEST, ("configuration", "fingerprint", "numerics_version"))
-    if not isinstance(identity["configuration"], dict):
+    configuration = identity["configuration"]
+    if not isinstance(configuration, dict) or not all(
+        isinstance(configuration.get(part, {}), dict) for part in ("model", "detector")
+    ):
         raise InputError(_NO_RUN, file=folder / MANIFEST, fix=_ELSEWHERE)
     rows: dict[int, list[TaskRow]] = {}
     for (seed, _), row in _parse_rows(folder / RESULTS, _bytes_of(folder / RESULTS)).items():
@@ -159,8 +163,8 @@ def _read_graph(path: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        found = json.loads(path.read_bytes())
-    except (ValueError, RecursionError):
+        found = parse_json(_bytes_of(path))
+    except InvalidJsonError:
         found = None
     if not isinstance(found, dict):
         fix = "remove the file and run the same command again, which writes it again"
@@ -174,10 +178,10 @@ def _bytes_of(path: Path) -> bytes:
 
 def _read_identity(manifest: Path, keys: Collection[str]) -> dict[str, Any]:
     try:
-        content = json.loads(manifest.read_bytes())
+        content = parse_json(_bytes_of(manifest))
         version = content["format_version"] if content["format"] == FORMAT else 0
         found = {key: content[key] for key in keys} if version == FORMAT_VERSION else {}
-    except (ValueError, LookupError, TypeError, RecursionError) as error:
+    except (ValueError, LookupError, TypeError) as error:
         raise InputError(_NO_RUN, file=manifest, fix=_ELSEWHERE) from error
     if not found:
         raise InputError(
@@ -193,8 +197,8 @@ def _parse_rows(path: Path, data: bytes) -> dict[_SeedAndTime, TaskRow]:
     rows: dict[_SeedAndTime, TaskRow] = {}
     for number, line in enumerate(data.split(b"\n")[:-1], start=1):
         try:
-            row = TaskRow.from_dict(json.loads(line))
-        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            row = TaskRow.from_dict(parse_json(line))
+        except (ValueError, TypeError, AttributeError) as error:
             what = error.problem if isinstance(error, InputError) else "it is not a JSON object"
             raise _broken(path, number, f"this is not a row of a run ({what})") from error
         if (row.seed, row.time) in rows:
@@ -282,8 +286,8 @@ def _prepare(
 def _check_format(manifest: Path) -> None:
     """Refuse to start over in a folder of another program."""
     try:
-        is_run = json.loads(manifest.read_bytes())["format"] == FORMAT
-    except (ValueError, LookupError, TypeError, RecursionError):
+        is_run = parse_json(_bytes_of(manifest))["format"] == FORMAT
+    except (ValueError, LookupError, TypeError):
         is_run = False
     if not is_run:
         raise InputError("Evergraph did not write this file", file=manifest, fix="choose an empty or a new folder")
@@ -418,7 +422,12 @@ def read_decisions(data: bytes, path: Path | None = None) -> DecisionTable:
 
     try:
         # Without threads: at the end of the interpreter, a thread that holds memory of Python aborts the process.
-        columns = parquet.ParquetFile(pa.BufferReader(data)).read(use_threads=False).to_pydict()
+        table = parquet.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
+        table.validate(full=True)
+        for name in ("best", "truth"):
+            if table.schema.field(name).type not in (pa.dictionary(pa.int32(), pa.string()), pa.string()):
+                raise TypeError(f"the column {name} holds no names")
+        columns = table.to_pydict()
         return DecisionTable(
             ids=columns["id"],
             best=np.array(columns["best"], object),
@@ -431,6 +440,8 @@ def read_decisions(data: bytes, path: Path | None = None) -> DecisionTable:
             words=[None if words is None else tuple(words) for words in columns["words"]],
             neighbours=[None if near is None else tuple(near) for near in columns["neighbours"]],
         )
-    except (pa.ArrowException, OSError, LookupError, TypeError, ValueError) as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # Arrow's own errors, and those of columns that were changed
         fix = "run the same command again with --replace, or restore the file from a backup"
         raise InputError("this is not a file of decisions, or it is damaged", file=path, fix=fix) from error

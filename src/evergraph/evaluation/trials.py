@@ -32,6 +32,7 @@ from typing import Any, Literal, Protocol
 from evergraph.errors import EvergraphError, InputError, os_error
 from evergraph.evaluation.processes import InProcess, completed, executor_for, threads_each
 from evergraph.evaluation.results import NUMERICS_VERSION
+from evergraph.storage.decoding import converted, parse_json
 from evergraph.storage.files import append_line, disk_errors
 
 __all__ = ["CLAIMS", "GridState", "Problem", "Trial", "TrialResult", "TrialStore", "run_grid", "trial_key"]
@@ -207,11 +208,11 @@ def _check(row: Mapping[str, Any]) -> str:
 def _read(line: bytes) -> TrialResult | str:
     """Return a finished trial, or what is wrong with the line."""
     try:
-        row = json.loads(line)
+        row = parse_json(line)
         check = row.pop("check")
-        found = TrialResult(**{name: row[name] for name in _FIELDS})
+        found = converted({name: row[name] for name in _FIELDS}, TrialResult)
         version, right = row["numerics_version"], _check(row)
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+    except (ValueError, LookupError, TypeError, AttributeError):
         return "the line is not a result, or is incomplete"
     if check != right:
         return "the line was changed after it was written"

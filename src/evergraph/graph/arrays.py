@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,8 @@ from evergraph.graph.columns import EdgeColumns, Ends, VertexColumns, find_ends
 from evergraph.graph.evolving import Adjacency, EvolvingGraph
 from evergraph.graph.features import DenseFeatures, Features, SparseFeatures, WordCounts, kind_of
 from evergraph.graph.ids import Ids, Strings
-from evergraph.graph.times import TimeAxis, check_span
+from evergraph.graph.times import MAX_SPAN, TimeAxis, check_span
+from evergraph.storage.decoding import converted, parse_json
 
 if TYPE_CHECKING:
     from evergraph.graph.disk import SavedArrays
@@ -46,6 +47,15 @@ that `to_arrays` returns. The others have
 - ``edge_times``, if edges have times of their own.
 """
 
+_TYPES: dict[str, tuple[type[np.generic], ...]] = {
+    **dict.fromkeys(("times", "edge_times", "ids", "offsets", "vertices"), (np.int64,)),
+    **dict.fromkeys(("codes", "indptr", "indices", "source", "target", "labels"), (np.int32, np.int64)),
+    **dict.fromkeys(("features", "data"), (np.float32,)),
+    **dict.fromkeys(("bytes", "header"), (np.uint8,)),
+}
+"""The types of each array by the last part of its name; all but ``features`` have one dimension."""
+_LARGEST_TIME = 2**31
+_MOST_WORDS = 2**24  # how often a word occurs in a text
 _SPARSE_KINDS: dict[str, type[SparseFeatures]] = {kind.kind: kind for kind in (SparseFeatures, WordCounts)}
 _NONE = np.empty(0, np.int64)
 _NO_TIME = np.iinfo(np.int64).min  # an edge without a time of its own is as old as its younger end
@@ -69,7 +79,8 @@ def from_arrays(
     arrays: Arrays, features: str, axis: TimeAxis, about: Mapping[str, str], source: SavedArrays | None = None
 ) -> EvolvingGraph:
     """Return the graph of these arrays; ``features`` is the kind of its features."""
-    return EvolvingGraph(
+    _check_types(arrays)
+    graph = EvolvingGraph(
         _unpack_ids(arrays),
         arrays["times"],
         arrays["codes"],
@@ -80,6 +91,16 @@ def from_arrays(
         about,
         source,
     )
+    if not len(graph) == len(graph.ids) == len(graph.codes) == len(graph.links.indptr) - 1 > 0:
+        raise ValueError("the arrays have different numbers of vertices")
+    return graph
+
+
+def _check_types(arrays: Arrays) -> None:
+    for name, array in arrays.items():
+        kinds = _TYPES[name.rpartition(".")[2]]
+        if array.dtype not in kinds or array.ndim != (2 if name == "features" else 1):
+            raise ValueError(f"the array {name} has type {array.dtype} and shape {array.shape}")
 
 
 def find_damage(graph: EvolvingGraph) -> str | None:
@@ -87,27 +108,63 @@ def find_damage(graph: EvolvingGraph) -> str | None:
 
     Opening a graph does not check this. Compiled code must not run on unchecked arrays: it reads out of bounds.
     """
-    features, indices, n = graph.features, graph.links.indices, len(graph)
-    checks = {
-        "times do not ascend": (graph.times[1:] >= graph.times[:-1]).all(),
-        "classes are out of range": graph.codes.min() >= -1 and graph.codes.max() < len(graph.class_names),
-        "edges are out of range": _within(indices, n),
-        "rows of edges are out of order": _is_pointer(graph.links.indptr, len(indices)),
+    features, links, n = graph.features, graph.links, len(graph)
+    names, times = graph.class_names, graph.times
+    checks: dict[str, Callable[[], Any]] = {
+        "times do not ascend": lambda: (times[1:] >= times[:-1]).all(),
+        "times are out of range": lambda: _are_times(times),
+        "classes are out of range": lambda: _within(graph.codes, len(names), -1) and len(set(names)) == len(names),
+        "edges are out of range": lambda: _within(links.indices, n),
+        "rows of edges are out of order": lambda: _is_pointer(links.indptr, n, len(links.indices)),
+        "times of edges are out of range": lambda: (
+            links.times is None or (len(links.times) == len(links.indices) and _are_times(links.times))
+        ),
+        "ids are out of order or not text": lambda: not isinstance(graph.ids, Strings) or _are_strings(graph.ids),
     }
-    if isinstance(features, SparseFeatures):
-        checks["features are out of range"] = _within(features.indices, features.width)
-        checks["rows of features are out of order"] = _is_pointer(features.indptr, len(features.indices))
-    if isinstance(graph.ids, Strings):
-        checks["ids are out of order"] = _is_pointer(graph.ids.offsets, len(graph.ids.data))
-    return next((problem for problem, valid in checks.items() if not valid), None)
+    if isinstance(features, DenseFeatures):
+        checks["features are missing or not finite"] = lambda: (
+            len(features) == n and features.width and np.isfinite(features.values).all()
+        )
+    elif features is not None:
+        checks |= {
+            "names of features are not text": lambda: _are_strings(features.columns),
+            "features are out of range": lambda: _within(features.indices, features.width),
+            "rows of features are out of order": lambda: _is_pointer(features.indptr, n, len(features.indices)),
+            "features are missing or not finite": lambda: (
+                len(features.data) == len(features.indices) and np.isfinite(features.data).all()
+            ),
+        }
+        if isinstance(features, WordCounts):
+            checks["words are counted wrongly"] = lambda: _within(features.data, _MOST_WORDS)
+    return next((problem for problem, is_valid in checks.items() if not is_valid()), None)
 
 
-def _within(indices: NDArray[Any], end: int) -> bool:
-    return not len(indices) or bool(indices.min() >= 0 and indices.max() < end)
+def _within(indices: NDArray[Any], end: int, first: int = 0) -> bool:
+    return not len(indices) or bool(indices.min() >= first and indices.max() < end)
 
 
-def _is_pointer(pointer: NDArray[Any], end: int) -> bool:
-    return bool(pointer[0] == 0 and pointer[-1] == end and (pointer[1:] >= pointer[:-1]).all())
+def _is_pointer(pointer: NDArray[Any], rows: int, end: int) -> bool:
+    ascends = len(pointer) == rows + 1 and pointer[0] == 0 and pointer[-1] == end
+    return bool(ascends and (pointer[1:] >= pointer[:-1]).all())
+
+
+def _are_times(times: NDArray[Any]) -> bool:
+    low, high = int(times.min(initial=0)), int(times.max(initial=0))
+    span = int(times.max()) - int(times.min()) if len(times) else 0
+    return low >= -_LARGEST_TIME and high <= _LARGEST_TIME and span <= MAX_SPAN
+
+
+def _are_strings(strings: Strings) -> bool:
+    """Whether all bytes are UTF-8 and no string starts within a letter."""
+    data, offsets = strings.data, strings.offsets
+    if not len(offsets) or not _is_pointer(offsets, len(offsets) - 1, len(data)):
+        return False
+    try:
+        str(np.ascontiguousarray(data).data, "utf-8")
+    except UnicodeDecodeError:
+        return False
+    starts = offsets[offsets < len(data)]
+    return bool((data[starts] & 0xC0 != 0x80).all())
 
 
 def fingerprint(graph: EvolvingGraph) -> str:
@@ -220,7 +277,7 @@ def join(segments: Sequence[Segment]) -> EvolvingGraph:
     """
     first, rest = segments[0], segments[1:]
     about = _read_header(first)
-    graph = from_arrays(first, about["features"], TimeAxis(**about["time"]), about["about"]).frozen()
+    graph = from_arrays(first, about["features"], converted(about["time"], TimeAxis), about["about"]).frozen()
     times = [graph.times, *(part["times"] for part in rest if "times" in part)]
     if all(before[-1] <= after[0] for before, after in pairwise(times)):
         return _extend(graph, rest)
@@ -265,6 +322,7 @@ def _extend(graph: EvolvingGraph, segments: Sequence[Segment]) -> EvolvingGraph:
     ends: list[Ends] = []
     vertices, width = len(graph), 0 if graph.features is None else graph.features.width
     for segment in segments:
+        _check_types(segment)
         header = _read_header(segment)
         if (header["vertices"], header["columns"], header["features"]) != (vertices, width, kind_of(graph.features)):
             raise ValueError("a segment does not follow the one before it")
@@ -304,4 +362,4 @@ def _header(vertices: int, columns: int, features: Features | None, **more: Any)
 
 
 def _read_header(segment: Segment) -> dict[str, Any]:
-    return dict(json.loads(segment["header"].tobytes()))
+    return dict(parse_json(segment["header"].tobytes()))

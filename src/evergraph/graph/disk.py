@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -26,8 +25,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, TypedDict
+from typing import IO, Annotated, Any, TypedDict
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -36,7 +36,8 @@ from evergraph.graph.arrays import Arrays, find_damage, from_arrays, to_arrays
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.features import Kind, kind_of
 from evergraph.graph.times import TimeAxis, Unit
-from evergraph.storage.checksummed import InvalidJsonError, converted, dump_json, load_json
+from evergraph.storage.checksummed import dump_json, load_json
+from evergraph.storage.decoding import InvalidJsonError, converted, decoding, map_array, parse_json
 from evergraph.storage.files import LOCK, create, locked, refuse_link, sync_folder, write_synced
 
 FORMAT = "evergraph graph"
@@ -57,7 +58,7 @@ class Entry:
 
 class _Time(TypedDict):
     unit: Unit
-    step: int
+    step: Annotated[int, msgspec.Meta(ge=1, lt=2**31)]
 
 
 @dataclass(frozen=True)
@@ -242,17 +243,10 @@ def open_graph(folder: Path) -> EvolvingGraph:
                 raise
             manifest = newer
     source = SavedArrays(files, {path: arrays[path.stem] for path in files})
-    try:
+    with decoding(folder / MANIFEST, _damaged):
         graph = from_arrays(arrays, manifest.features, TimeAxis(**manifest.time), manifest.about, source)
-        consistent = (
-            (len(graph), graph.n_edges, len(graph.class_names)) == (manifest.vertices, manifest.edges, manifest.classes)
-            and len(graph) == len(graph.ids) == len(graph.codes) == len(graph.links.indptr) - 1 > 0
-            and (graph.features is None or len(graph.features) == len(graph))
-            and graph.axis.step > 0
-        )
-    except (LookupError, TypeError, ValueError) as error:
-        raise _damaged(folder / MANIFEST, f"the manifest is incomplete or damaged: {error}") from error
-    if not consistent:
+    counts = (len(graph), graph.n_edges, len(graph.class_names))
+    if counts != (manifest.vertices, manifest.edges, manifest.classes):
         raise _damaged(folder / MANIFEST, "the manifest does not agree with the arrays")
     return graph
 
@@ -298,8 +292,8 @@ def _read_manifest(folder: Path) -> Manifest:
 def _unchecked_manifest(data: bytes) -> Manifest | None:
     """Return the manifest of a graph saved by Evergraph 0.1, which has no checksum; None if it is not one."""
     try:
-        content = json.loads(data)
-    except (ValueError, RecursionError):
+        content = parse_json(data)
+    except InvalidJsonError:
         return None
     if not isinstance(content, dict) or (content.get("format"), content.get("format_version")) != (FORMAT, 1):
         return None
@@ -320,10 +314,10 @@ def _map_arrays(folder: Path, manifest: Manifest) -> tuple[dict[Path, Entry], Ar
         if size != entry.bytes:
             raise _damaged(path, f"the array has {size:,} bytes, not the {entry.bytes:,} that were saved")
         try:
-            mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+            mapped = map_array(path)
         except OSError as error:
             raise os_error(error, "the array cannot be read", damaged=partial(_damaged, path)) from error
-        except Exception as error:  # a damaged header breaks numpy's parser in more ways than it documents
+        except ValueError as error:
             raise _damaged(path, f"this is not an array ({error})") from error
         # A plain view, because the memmap subclass makes every later operation slower.
         files[path], arrays[name] = entry, mapped.view(np.ndarray)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,13 @@ class TimeAxis:
 
     unit: Unit = "integer"
     step: int = 1
+
+    def __post_init__(self) -> None:
+        if self.unit not in get_args(Unit) or type(self.step) is not int or not 0 < self.step < 2**31:
+            raise InputError(
+                f"there is no time axis with unit {self.unit!r} and step {self.step!r}",
+                fix=f"choose a unit ({', '.join(get_args(Unit))}) and a whole number above 0",
+            )
 
     @property
     def steps(self) -> str:
@@ -88,7 +95,11 @@ class TimeAxis:
             raise InputError(f"{time!r} is not a time", fix=_HOW_TO_WRITE)
         import pyarrow as pa
 
-        return int(self.parse(pa.array([time]), Origin("argument"), "time")[0])
+        try:
+            column = pa.array([time])
+        except UnicodeError:  # an argument of the command line that is not UTF-8
+            raise InputError(f"{time!r} is not a time", fix=_HOW_TO_WRITE) from None
+        return int(self.parse(column, Origin("argument"), "time")[0])
 
     def parse(self, column: pa.Array, origin: Origin, name: str) -> NDArray[np.int64]:
         """Return the periods of a column of times; an error names the first row that is not a time."""

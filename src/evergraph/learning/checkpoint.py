@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
+import msgspec
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load as tensors_from
 from safetensors.torch import save as tensors_to
 
@@ -29,7 +29,8 @@ from evergraph.detect import Detector, Softmax
 from evergraph.errors import DamagedLearnerError, EvergraphError, InputError, StorageError, os_error
 from evergraph.names import described, rebuilt
 from evergraph.nn.base import Model
-from evergraph.storage.checksummed import InvalidJsonError, dump_json, load_json
+from evergraph.storage.checksummed import dump_json, load_json
+from evergraph.storage.decoding import InvalidJsonError, converted, decoding
 from evergraph.storage.files import locked, sync_folder, write_synced
 
 if TYPE_CHECKING:
@@ -42,6 +43,43 @@ FORMAT_VERSION = 1
 MANIFEST = "learner.json"
 
 _PLAIN = ("restart", "steps", "lr", "weight_decay", "text", "seed", "kernels")  # settings that JSON stores as they are
+_WEIGHTS = r"^weights-[0-9a-f]{12}\.safetensors$"
+
+
+@dataclass(frozen=True)
+class _Vocabulary:
+    names: list[str] | None
+    width: Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+    text: str
+
+    def __post_init__(self) -> None:
+        if self.names is not None and not len(set(self.names)) == len(self.names) == self.width:
+            raise ValueError("the names are not as many different words as the width")
+
+
+@dataclass(frozen=True)
+class _Packed:
+    """The types of what `pack` returns, except for what the learner itself checks."""
+
+    settings: dict[str, Any]
+    classes: list[str]
+    vocabulary: _Vocabulary
+    tasks: Annotated[int, msgspec.Meta(ge=1)]
+    time: int | None
+    lr: float | None
+    losses: list[float]
+    model: dict[str, Any] | str | None
+    detector: dict[str, Any] | str | None
+    auxiliary_lr: float | None = None
+    second_lr: float | None = None  # of version 0.1
+
+
+@dataclass(frozen=True)
+class _Weights:
+    file: Annotated[str, msgspec.Meta(pattern=_WEIGHTS)]
+    sha256: str
+
+
 _Learner = TypeVar("_Learner", bound="LifelongLearner")
 
 
@@ -71,18 +109,19 @@ def pack(learner: LifelongLearner) -> tuple[dict[str, Any], bytes]:
 def unpack(
     kind: type[_Learner],
     content: Mapping[str, Any],
-    tensors: bytes,
+    tensors: Mapping[str, torch.Tensor],
     model: Model | torch.nn.Module | None = None,
     detector: Detector | None = None,
     device: str | torch.device | None = None,
 ) -> _Learner:
-    """Return the learner that was packed; raise ``LookupError``, ``TypeError`` or ``SafetensorError`` if it is none."""
+    """Return the learner that was packed. Use it within `decoding`: what was edited can fail anywhere."""
+    converted(content, _Packed)
     learner = kind(
         model if model is not None else rebuilt(content["model"], "model"),
         detector or rebuilt(content["detector"], "detector") or Softmax(),  # version 0.1 wrote null for `Softmax`
         **{**content["settings"], **({} if device is None else {"device": device})},
     )
-    learner.restore(content, tensors_from(tensors))
+    learner.restore(content, tensors)
     return learner
 
 
@@ -144,36 +183,33 @@ def load(
     """Load the learner in a folder."""
     path = folder / MANIFEST
     try:
-        content = load_json(path.read_bytes(), FORMAT, FORMAT_VERSION)
-        path, data = _read_weights(folder, content["weights"])
-        return unpack(kind, content, data, model, detector, device)
+        data = path.read_bytes()
     except FileNotFoundError:
         raise InputError(
             "this folder contains no learner", file=folder, fix="choose the folder of a saved learner"
         ) from None
     except OSError as error:
         raise os_error(error, "it cannot be read", damaged=partial(_damaged, path)) from error
-    except InvalidJsonError as error:
-        if error.newer:
-            raise DamagedLearnerError(str(error), file=path, fix="update Evergraph") from error
-        raise _damaged(path, str(error)) from error
-    except (LookupError, TypeError, AttributeError) as error:
-        raise _damaged(folder / MANIFEST, f"the entry {error} is missing or invalid") from error
-    except SafetensorError as error:
-        raise _damaged(path, f"it contains no weights ({error})") from error
+    try:
+        with decoding(path, _damaged):
+            content = load_json(data, FORMAT, FORMAT_VERSION)
+            weights = converted(content["weights"], _Weights)
+    except InvalidJsonError as error:  # newer
+        raise DamagedLearnerError(str(error), file=path, fix="update Evergraph") from error
+    tensors = _read_weights(folder / weights.file, weights.sha256)
+    with decoding(path, _damaged):
+        return unpack(kind, content, tensors, model, detector, device)
 
 
-def _read_weights(folder: Path, entry: Mapping[str, Any]) -> tuple[Path, bytes]:
-    if not re.fullmatch(r"weights-[0-9a-f]{12}\.safetensors", entry["file"]):
-        raise _damaged(folder / MANIFEST, f"{entry['file']!r} is not the name of a weights file")
-    path = folder / entry["file"]
+def _read_weights(path: Path, sha256: str) -> dict[str, torch.Tensor]:
     try:
         data = path.read_bytes()
     except OSError as error:
         raise os_error(error, "the weights cannot be read", damaged=partial(_damaged, path)) from error
-    if hashlib.sha256(data).hexdigest() != entry["sha256"]:
+    if hashlib.sha256(data).hexdigest() != sha256:
         raise _damaged(path, "the weights are not those that were saved")
-    return path, data
+    with decoding(path, _damaged):
+        return tensors_from(data)
 
 
 def _damaged(path: Path, problem: str) -> DamagedLearnerError:

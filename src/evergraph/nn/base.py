@@ -35,6 +35,8 @@ __all__ = [
     "widths",
 ]
 
+_MOST_LAYERS = 1_000
+
 Parameters = dict[str, Tensor]
 
 
@@ -170,17 +172,24 @@ class Draw:
     (torch.Size([100, 20]), True)
     """
 
-    def __init__(self, *seed: int) -> None:
+    def __init__(self, *seed: int, most: float = math.inf) -> None:
         self.seed = int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0] >> 1)
         self._generator = torch.Generator().manual_seed(self.seed)
+        self._left = most  # numbers that may be drawn
 
     def uniform(self, *shape: int, bound: float) -> Tensor:
         """Draw uniformly between ``-bound`` and ``bound``."""
-        return torch.empty(shape).uniform_(-bound, bound, generator=self._generator)
+        return self._empty(shape).uniform_(-bound, bound, generator=self._generator)
 
     def normal(self, *shape: int, deviation: float) -> Tensor:
         """Draw from a normal distribution with mean 0."""
-        return torch.empty(shape).normal_(0, deviation, generator=self._generator)
+        return self._empty(shape).normal_(0, deviation, generator=self._generator)
+
+    def _empty(self, shape: tuple[int, ...]) -> Tensor:
+        self._left -= math.prod(shape)
+        if self._left < 0:
+            raise ValueError("the parameters are more than allowed")
+        return torch.empty(shape)
 
     def glorot(self, inputs: int, outputs: int, gain: float = 1.0) -> Tensor:
         """Draw a weight from Glorot's uniform distribution."""
@@ -230,6 +239,8 @@ def count_parameters(model: Model, inputs: int, outputs: int) -> int:
 
 def widths(inputs: int, hidden: int, layers: int, outputs: int) -> list[tuple[int, int]]:
     """Return inputs and outputs of each layer, such as ``[(100, 32), (32, 32), (32, 7)]``."""
+    if layers > _MOST_LAYERS:
+        raise InputError(f"layers is {layers}", fix=f"set layers to at most {_MOST_LAYERS:,}")
     return list(itertools.pairwise([inputs, *[hidden] * (layers - 1), outputs]))
 
 

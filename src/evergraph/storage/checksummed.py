@@ -7,19 +7,11 @@ import json
 from collections.abc import Mapping
 from typing import Any, TypeVar, overload
 
-import msgspec
+from evergraph.storage.decoding import InvalidJsonError, converted, parse_json
 
-__all__ = ["InvalidJsonError", "dump_json", "load_json"]
+__all__ = ["dump_json", "load_json"]
 
 _T = TypeVar("_T")
-
-
-class InvalidJsonError(Exception):
-    """Checksummed JSON cannot be used; ``newer`` is set if it was written by a newer Evergraph."""
-
-    def __init__(self, problem: str, *, newer: bool = False) -> None:
-        super().__init__(problem)
-        self.newer = newer
 
 
 def dump_json(content: Mapping[str, Any]) -> bytes:
@@ -51,16 +43,16 @@ def load_json(data: bytes, kind: str, newest: int, into: Any = dict[str, Any]) -
         A dataclass or another type that msgspec supports: fields are checked and converted.
     """
     try:
-        outer = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        outer = parse_json(data)
+    except InvalidJsonError as error:
         raise InvalidJsonError(f"it cannot be read ({error})") from error
     try:
         text = outer["content"]
-        content = json.loads(text)
-        version = int(content["format_version"]) if content.get("format") == kind else 0
-    except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
+        content = parse_json(text)
+        version = content["format_version"] if content["format"] == kind else 0
+    except (LookupError, TypeError, ValueError) as error:
         raise InvalidJsonError(f"this is not the file of an {kind.capitalize()}") from error
-    if not version:
+    if type(version) is not int or version < 1:
         raise InvalidJsonError(f"this is not the file of an {kind.capitalize()}")
     if version > newest:
         raise InvalidJsonError(
@@ -69,14 +61,6 @@ def load_json(data: bytes, kind: str, newest: int, into: Any = dict[str, Any]) -
     if _hash(text) != outer.get("sha256"):
         raise InvalidJsonError("the contents are not those that were saved")
     return converted(content, into)
-
-
-def converted(content: Any, into: type[_T]) -> _T:
-    """Convert JSON to a dataclass or another type; the error names a missing or wrong field."""
-    try:
-        return msgspec.convert(content, into)
-    except (msgspec.ValidationError, TypeError) as error:
-        raise InvalidJsonError(f"a field is missing or invalid: {error}") from error
 
 
 def _hash(text: str) -> str:

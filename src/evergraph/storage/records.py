@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from evergraph.errors import BusyError
+from evergraph.storage.decoding import InvalidContentError
 from evergraph.storage.files import create, refuse_link
 
 __all__ = ["Database", "Records", "Schema"]
@@ -248,11 +249,13 @@ class Database:
 
     @contextlib.contextmanager
     def _sqlite_errors(self) -> Iterator[None]:
-        """Turn SQLite's errors of the disk into ``OSError``, locks into `BusyError` and all others into damage."""
+        """Turn SQLite's errors of the disk into ``OSError``, locks into `BusyError`, all others into damage."""
         try:
             yield
         except UnicodeError as error:
             raise self._error(f"it cannot be read ({error})") from error
+        except InvalidContentError as error:
+            raise self._error(str(error)) from error
         except sqlite3.Error as error:
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
             if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):

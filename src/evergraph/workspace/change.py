@@ -8,15 +8,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evergraph.errors import DamagedWorkspaceError
+from evergraph.storage.decoding import InvalidContentError, converted, decoding, parse_json
 from evergraph.storage.objects import Objects
 from evergraph.storage.records import Records
-from evergraph.workspace.store import Classes, Store, WorkspaceState, valid_in
+from evergraph.workspace.store import Classes, Store, WorkspaceState, class_numbers, valid_in
 
 if TYPE_CHECKING:
     from evergraph.detect import Detector
@@ -107,23 +109,18 @@ class Contents:
         from evergraph.graph.arrays import decode, find_damage, join
 
         rows = records.select("segments", f"{valid_in(version)} ORDER BY segment")
-        try:
+        with decoding(objects.folder, _damaged_graph):
             segments = [decode(objects.read(row.object)) for row in rows]
             graph = join(segments)
             vertices, labels = (
                 np.concatenate([part[name] for part in segments if name in part]) for name in ("vertices", "labels")
             )
-            problem = find_damage(graph)
-            if problem is None and not len(vertices) == len(labels) == len(graph):
-                problem = "the numbers of vertices and labels differ"
-        except (LookupError, TypeError, AttributeError, ValueError) as error:
-            if isinstance(error, DamagedWorkspaceError):
-                raise
-            problem = f"missing or invalid: {error}"
-        if problem is not None:
-            raise DamagedWorkspaceError(
-                f"the arrays of the graph are damaged: {problem}", file=objects.folder, fix=_RESTORE
-            )
+            if not len(vertices) == len(labels) == len(graph):
+                raise InvalidContentError("the numbers of vertices and labels differ")
+            if (problem := find_damage(graph)) is not None:
+                raise InvalidContentError(problem)
+            if labels.min() < -1 or labels.max() > max([*classes.rows, *classes.gone], default=0):
+                raise InvalidContentError("labels are out of range")
         found = records.select("labels", valid_in(version))
         labels = np.array(labels)
         places = cls(graph, vertices, labels).rows_of(row.vertex for row in found)
@@ -178,20 +175,37 @@ def read_learner(
 
     ``own`` are a model and a detector of the user that cannot be stored.
     """
-    from safetensors import SafetensorError
+    from safetensors.torch import load
 
     from evergraph.learning.checkpoint import unpack
     from evergraph.learning.learner import LifelongLearner
 
-    try:
-        content = json.loads(objects.read(state.learner))
-        learner = unpack(LifelongLearner, content, objects.read(state.tensors), *own)
-    except (LookupError, TypeError, AttributeError, SafetensorError) as error:
-        raise DamagedWorkspaceError(
-            f"the learner is damaged: missing or invalid: {error}", file=objects.folder, fix=_RESTORE
-        ) from error
-    numbers = json.loads(records.select("models", "model = ?", state.model.number)[0].classes)
+    content = read_description(objects, state)
+    with decoding(objects.folder / state.tensors, _damaged_learner):
+        tensors = load(objects.read(state.tensors))
+    with decoding(objects.folder / state.learner, _damaged_learner):
+        learner = unpack(LifelongLearner, content, tensors, *own)
+    numbers = class_numbers(records.select("models", "model = ?", state.model.number)[0])
+    if len(numbers) != len(learner.classes_):
+        raise InvalidContentError(f"model {state.model.number} has {len(numbers)} classes, not those of its learner")
     return learner.renamed(list(map(classes.name, numbers)))
+
+
+def read_description(objects: Objects, state: WorkspaceState) -> dict[str, Any]:
+    """Read model, detector and settings of the learner of a version."""
+    with decoding(objects.folder / state.learner, _damaged_learner):
+        content = converted(parse_json(objects.read(state.learner)), dict[str, Any])
+        if not all(isinstance(content[part], dict | str | None) for part in ("model", "detector")):
+            raise InvalidContentError("it describes no model and detector")
+        return content
+
+
+def _damaged_learner(path: Path, problem: str) -> DamagedWorkspaceError:
+    return DamagedWorkspaceError(f"the learner is damaged: {problem}", file=path, fix=_RESTORE)
+
+
+def _damaged_graph(path: Path, problem: str) -> DamagedWorkspaceError:
+    return DamagedWorkspaceError(f"the arrays of the graph are damaged: {problem}", file=path, fix=_RESTORE)
 
 
 # --- a command -------------------------------------------------------------------------------------------------------
@@ -295,7 +309,7 @@ class Change:
         """Return the numbers of all current classes and of those the model knows, by name."""
         classes = self.state.classes
         row = self.records.one("models", "model = ?", self.state.model.number)
-        known = [] if row is None else json.loads(row.classes)
+        known = [] if row is None else class_numbers(row)
         return {classes.name(number): classes.resolve(number) for number in known} | classes.numbers
 
     def next_class(self) -> tuple[int, int]:

@@ -10,7 +10,6 @@ Version 0.2 had one value of each setting for all versions, and no tags. It is u
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import logging
 import re
@@ -23,13 +22,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evergraph.errors import DamagedWorkspaceError, os_error
+from evergraph.errors import os_error
 from evergraph.graph.arrays import base_segment, find_damage, from_arrays
 from evergraph.graph.classes import UNSEEN
 from evergraph.graph.columns import Columns
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.times import TimeAxis
-from evergraph.storage.checksummed import InvalidJsonError, load_json
+from evergraph.storage.checksummed import load_json
+from evergraph.storage.decoding import InvalidJsonError, converted, decoding, parse_json, read_array
 from evergraph.storage.files import locked, refuse_link, sync_folder
 from evergraph.storage.objects import Objects
 from evergraph.storage.records import Records, Schema
@@ -111,19 +111,20 @@ class _OldWorkspace:
         self.folder = folder
         path = folder / FORMAT_1
         try:
-            manifest = json.loads(path.read_bytes())
+            manifest = parse_json(path.read_bytes())
             head, version = manifest["version"], manifest["format_version"]
             known = manifest["format"] == _FORMAT and isinstance(head, int) and not isinstance(head, bool) and head > 0
         except OSError as error:
             raise os_error(error, "it cannot be read", damaged=partial(damaged, path)) from error
-        except (ValueError, LookupError, TypeError, RecursionError) as error:
+        except (ValueError, LookupError, TypeError) as error:
             raise damaged(path, f"it cannot be read ({error})") from error
         if known and version != 1:
             raise newer(path, f"the workspace has format version {version}, which is not known here")
         if not known:
             raise damaged(path, "this is not the file of an Evergraph workspace")
         self.now = self._state(head)
-        oldest = max(1, head - int(self.now["settings"]["keep"]) + 1)
+        with decoding(self._path(head), damaged):
+            oldest = max(1, head - int(self.now["settings"]["keep"]) + 1)
         kept = (number for number in range(oldest, head) if self._path(number).exists())
         self.states: dict[int, dict[str, Any]] = {number: self._state(number) for number in kept} | {head: self.now}
 
@@ -133,7 +134,7 @@ class _OldWorkspace:
     def _state(self, number: int) -> dict[str, Any]:
         path = self._path(number)
         try:
-            return dict(load_json(path.read_bytes(), _FORMAT, 1)["content"])
+            return converted(load_json(path.read_bytes(), _FORMAT, 1).get("content"), dict[str, Any])
         except OSError as error:
             raise os_error(error, "it cannot be read", damaged=partial(damaged, path)) from error
         except InvalidJsonError as error:
@@ -153,7 +154,7 @@ class _OldWorkspace:
         return data
 
     def array(self, entry: Sequence[Any]) -> NDArray[Any]:
-        return np.load(io.BytesIO(self.read(entry[0])), allow_pickle=False)
+        return read_array(self.read(entry[0]))
 
     def table(self, name: str) -> list[dict[str, Any]]:
         import pyarrow as pa
@@ -185,12 +186,8 @@ class _Conversion:
         self.lost: dict[str, int] = {}  # classes that occur only in earlier decisions
 
     def run(self) -> None:
-        try:
+        with decoding(self.old.folder, damaged):
             self._run()
-        except (LookupError, TypeError, AttributeError, ValueError) as error:
-            if isinstance(error, DamagedWorkspaceError):
-                raise
-            raise damaged(self.old.folder, f"missing or invalid in a version: {error}") from error
 
     def _run(self) -> None:
         old, records = self.old, self.records
@@ -335,7 +332,7 @@ class _Conversion:
     def _models(self) -> None:
         columns: dict[int, list[int]] = {}
         for version, state in self.old.states.items():
-            names = json.loads(self.old.read(state["model"]["learner"]))["classes"]
+            names = parse_json(self.old.read(state["model"]["learner"]))["classes"]
             columns.setdefault(state["model"]["number"], [self._class(name, version) for name in names])
         head = max(self.old.states)
         for record in self.old.now["models"]:

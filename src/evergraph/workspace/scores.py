@@ -16,11 +16,13 @@ import numpy as np
 from evergraph.evaluation.metrics import Confusion, accuracy, open_macro_f1
 from evergraph.graph.classes import UNSEEN, total_variation
 from evergraph.presentation.text import command_line
+from evergraph.storage.decoding import InvalidJsonError, converted, parse_json
 from evergraph.storage.records import Records, Row
 from evergraph.workspace.change import counted
 from evergraph.workspace.store import (
     ModelRecord,
     WorkspaceState,
+    class_numbers,
     kept_versions,
     model_record,
     read_tags,
@@ -332,7 +334,7 @@ def _score(
     records: Records, state: WorkspaceState, decisions: Sequence[Row], times: Iterable[int] | None
 ) -> dict[int, dict[str, _Scored]]:
     resolve = state.classes.resolve
-    known = {row.model: set(map(resolve, json.loads(row.classes))) for row in records.select("models")}
+    known = {row.model: set(map(resolve, class_numbers(row))) for row in records.select("models")}
     condition, parameters = "vertex IN (SELECT vertex FROM outcomes)", []
     if times is not None:
         condition += " AND vertex IN (SELECT vertex FROM decisions WHERE time IN (SELECT value FROM json_each(?)))"
@@ -352,7 +354,7 @@ def _score(
             if row.version >= outcome.version:
                 break
             latency = first.setdefault((row.time, row.id), outcome.latency)  # a correction does not change the latency
-            if valid and resolve(row.best) in known[row.model]:
+            if valid and resolve(row.best) in known.get(row.model, ()):
                 found[row.time][row.id] = _Scored(row, truth, truth in known[row.model], latency)
     return found
 
@@ -384,8 +386,8 @@ def _listed(text: str, name: str) -> list[dict[str, Any]]:
     ([{'class': 'x, y', 'count': 2}], [{'class': 'x, y', 'count': 2}, {'class': 'no label', 'count': 1}])
     """
     try:
-        pairs = json.loads(text)
-    except ValueError:
+        pairs = converted(parse_json(text), list[tuple[str, int | float]])
+    except InvalidJsonError:
         found = re.findall(r"(.+?) ([0-9.]+)(?:, |$)", text)
         pairs = [(name, float(value) if "." in value else int(value)) for name, value in found]
     return [{"class": one, name: value} for one, value in pairs]

@@ -13,7 +13,7 @@ from evergraph.graph.evolving import EvolvingGraph
 from evergraph.learning.task import AUTO_LEVEL, History, extend_to_labels, history_sizes, resolve_history
 from evergraph.names import build_detector, build_model, described, rebuilt, with_settings
 from evergraph.presentation.text import command_line
-from evergraph.workspace.change import Change, Outcome
+from evergraph.workspace.change import Change, Outcome, read_description
 from evergraph.workspace.store import Settings, find_version, read_state, read_tags, write_settings
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def change_settings(
     from evergraph.learning.learner import LifelongLearner
 
     state, graph = change.state, change.graph
-    learner = json.loads(change.objects.read(state.learner))
+    learner = read_description(change.objects, state)
     before, settings, pending = current_settings(state.settings, learner), state.settings, dict(state.settings.pending)
     wanted: dict[str, Any] = {}
     if history is not None:

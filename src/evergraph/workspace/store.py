@@ -22,13 +22,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from evergraph.errors import DamagedWorkspaceError, EvergraphError, InputError, StorageError, os_error
 from evergraph.graph.columns import Columns
 from evergraph.graph.times import TimeAxis
 from evergraph.presentation.text import command_line
-from evergraph.storage.checksummed import InvalidJsonError, converted
+from evergraph.storage.decoding import InvalidContentError, converted, parse_json
 from evergraph.storage.files import LOCK, locked, refuse_link, sync_folder
 from evergraph.storage.objects import Objects
 from evergraph.storage.records import Database, Records, Row, Schema
@@ -37,6 +39,7 @@ __all__ = ["Classes", "LogEntry", "ModelRecord", "Settings", "Store", "Workspace
 
 DATABASE, OBJECTS = "workspace.db", "objects"
 FORMAT_1 = "workspace.json"  # of version 0.1; see `convert`
+_MOST_CLASSES = 10_000_000
 VERSIONED = ("settings", "segments", "classes", "labels", "supports", "fresh")
 """The tables whose rows are valid from one version until another."""
 
@@ -131,10 +134,10 @@ class Settings:
         far as they were changed since the current model was trained.
     """
 
-    history: int | None
+    history: Annotated[int, msgspec.Meta(ge=1)] | None
     history_why: str
     columns: Columns = field(default_factory=Columns)
-    keep: int = 10
+    keep: Annotated[int, msgspec.Meta(ge=2)] = 10
     axis: TimeAxis = field(default_factory=lambda: TimeAxis("integer", 1))
     pending: dict[str, Any] = field(default_factory=dict)
 
@@ -223,12 +226,19 @@ class Classes:
 
     def resolve(self, number: int) -> int:
         """Return the class that a class was merged into, or the class itself."""
-        row = self.rows.get(number)
-        return number if row is None or row.merged is None else self.resolve(row.merged)
+        passed = set()
+        while (row := self.rows.get(number)) is not None and row.merged is not None:
+            if number in passed:
+                raise InvalidContentError(f"class {number} is merged into itself")
+            passed.add(number)
+            number = row.merged
+        return number
 
     def name(self, number: int) -> str:
         """Return the name of a class, or of the class it was merged into."""
         number = self.resolve(number)
+        if number not in self.rows and number not in self.gone:
+            raise InvalidContentError(f"there is no class {number}")
         return self.rows[number].name if number in self.rows else self.gone[number]
 
 
@@ -340,10 +350,13 @@ def read_state(records: Records, version: int | None = None) -> WorkspaceState:
         raise InputError(f"version {version} does not exist, or is not kept any more", fix=fix)
     past = None if row.version == head else row.version
     classes = read_classes(records, past)
+    model = records.one("models", "model = ?", row.model)
+    if model is None:
+        raise InvalidContentError(f"there is no model {row.model}")
     return WorkspaceState(
         version=row.version,
         settings=read_settings(records, past),
-        model=model_record(records.select("models", "model = ?", row.model)[0], classes),
+        model=model_record(model, classes),
         learner=row.learner,
         tensors=row.tensors,
         stale=bool(row.stale),
@@ -361,13 +374,15 @@ def read_classes(records: Records, version: int | None = None) -> Classes:
     """Read the classes of a version (None: the current one)."""
     rows = {row.number: row for row in records.select("classes", valid_in(version))}
     gone = {row.number: row.name for row in records.select("classes", "TRUE ORDER BY since") if row.number not in rows}
+    if not all(0 < number <= _MOST_CLASSES for number in (*rows, *gone)):
+        raise InvalidContentError("the number of a class is out of range")
     return Classes(rows, gone)
 
 
 def read_settings(records: Records, version: int | None = None) -> Settings:
     """Read the settings of a version (None: the current one)."""
     rows = records.select("settings", valid_in(version))
-    return converted({row.name: json.loads(row.value) for row in rows}, Settings)
+    return converted({row.name: parse_json(row.value) for row in rows}, Settings)
 
 
 def write_settings(records: Records, settings: Settings, version: int = 1) -> None:
@@ -381,10 +396,15 @@ def write_settings(records: Records, settings: Settings, version: int = 1) -> No
 
 def model_record(row: Row, classes: Classes) -> ModelRecord:
     """Return a row of the table ``models`` with the current names of its classes."""
-    names = tuple(dict.fromkeys(classes.name(number) for number in json.loads(row.classes)))
+    names = tuple(dict.fromkeys(map(classes.name, class_numbers(row))))
     return ModelRecord(
         row.model, row.time, row.restart, row.why, row.labels, names, row.seconds, row.version, row.previous
     )
+
+
+def class_numbers(row: Row) -> list[int]:
+    """Return the numbers of the classes of a row of the table ``models``, in the order of the model's outputs."""
+    return converted(parse_json(row.classes), list[int])
 
 
 def restore_rows(records: Records, to: int, version: int) -> None:
@@ -487,8 +507,6 @@ class Store:
     def _read_errors(self) -> Iterator[None]:
         try:
             yield
-        except InvalidJsonError as error:
-            raise damaged(self.database.path, str(error)) from error
         except OSError as error:
             if isinstance(error, EvergraphError):
                 raise

@@ -33,6 +33,7 @@ from evergraph.workspace.change import (
     counted,
     put_learner,
     put_segment,
+    read_description,
     read_learner,
     unlabelled,
     write_log,
@@ -341,7 +342,7 @@ def _learner_before(change: Change) -> LifelongLearner | None:
     if not rows:
         return None
     state = read_state(change.records, rows[0].version)
-    one, other = (json.loads(change.objects.read(name)) for name in (state.learner, change.state.learner))
+    one, other = (read_description(change.objects, version) for version in (state, change.state))
     if one["model"] != other["model"] or not decides_with(one["detector"], other["detector"]):
         return None
     return read_learner(change.records, change.objects, state, change.own, change.state.classes)

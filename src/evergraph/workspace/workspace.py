@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 from evergraph.errors import DamagedWorkspaceError, InputError
 from evergraph.graph.columns import Columns
 from evergraph.storage.records import Records
-from evergraph.workspace.change import Change, Contents, Outcome, read_learner
+from evergraph.workspace.change import Change, Contents, Outcome, read_description, read_learner
 from evergraph.workspace.store import LogEntry, ModelRecord, Settings, Store, WorkspaceState, read_state, read_tags
 
 if TYPE_CHECKING:
@@ -151,7 +150,7 @@ class Workspace:
 
     def describe_model(self) -> dict[str, Any]:
         """Return model, detector and settings of the current learner as they are stored."""
-        return self._look(lambda _, state: dict(json.loads(self.store.objects.read(state.learner))))
+        return self._look(lambda _, state: read_description(self.store.objects, state))
 
     def status(self) -> Status:
         """Return the size of the graph, the current model, what is waiting, and what to do next."""
@@ -176,7 +175,7 @@ class Workspace:
         from evergraph.workspace.settings import current_settings
 
         return self._look(
-            lambda _, state: current_settings(state.settings, json.loads(self.store.objects.read(state.learner)))
+            lambda _, state: current_settings(state.settings, read_description(self.store.objects, state))
         )
 
     def tags(self) -> dict[str, int]:
