@@ -187,6 +187,8 @@ def test_the_next_command_after_import_run_and_review_succeeds(
     steps = [
         ["import", "tables", *given, "--out", f"{name} g"],
         ["run", f"./{name} g", "--model", "mlp", "--steps", 1, "--history", 1, "--out", f"{name} run"],
+        ["compare", "--detectors", "none,gdoc", "--steps", 1, "--history", 1, "--jobs", 1, "--", f"{name} g"],
+        ["inspect", "--", f"{name} g"],
         ["ws", "init", f"./{name} ws", *given, "--model", "mlp", "--steps", 1, "--history", 1, "--threshold", 0.9],
     ]
     for step in steps:
@@ -194,7 +196,8 @@ def test_the_next_command_after_import_run_and_review_succeeds(
         assert code == 0, err
         words = following(out)
         if "FILE" not in words:
-            code, _, err = command(*words)
+            quick = ["--steps", 1, "--jobs", 1] if words[0] == "run" else []  # the last option of a name counts
+            code, _, err = command(*words, *quick)
             assert code == 0, (words, err)
     new = write(
         tmp_path / "new.csv", ["id", "time", "label", "text"], [(f"n{row}", 4, "", "words") for row in range(9)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,6 +27,7 @@ from evergraph.cli.common import (
     Steps,
     console,
     echo,
+    echo_next,
     graphs_like,
     parse_history,
     parse_seeds,
@@ -37,7 +37,7 @@ from evergraph.cli.common import (
 )
 from evergraph.errors import EvergraphError
 from evergraph.names import COMPARED_DETECTORS, DATASETS, DEFAULT_MODEL, known
-from evergraph.presentation.text import visible
+from evergraph.presentation.text import command_line, visible
 
 if TYPE_CHECKING:
     from evergraph.evaluation.comparison import CompareState, Comparison
@@ -130,7 +130,7 @@ def compare(
         if best is not None:
             words = f"\nRecommended: --detector {best.detector} (for run, ws init and ws set). {best.reason}"
             console().print(visible(words, lines=True), markup=False)
-            echo(f"Next: {following}")
+            echo_next(following)
     if found.errors:
         raise failed
 
@@ -155,8 +155,8 @@ def _run(graph: str, options: dict[str, Any]) -> str:
     from evergraph.cli.run import run
 
     usual = {name.replace("_", "-"): value.default for name, value in inspect.signature(run).parameters.items()}
-    words = [f"--{name} {shlex.quote(str(value))}" for name, value in options.items() if value != usual[name]]
-    return " ".join(["evergraph run", shlex.quote(graph), *words])
+    words = [word for name, value in options.items() if value != usual[name] for word in (f"--{name}", value)]
+    return command_line("run", Path(graph), *words)
 
 
 def in_words(state: CompareState) -> str:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evergraph.cli.common import GraphArgument, Json, Quiet, console, echo, print_json, progress, set_up_logging
+from evergraph.cli.common import (
+    GraphArgument,
+    Json,
+    Quiet,
+    console,
+    echo,
+    echo_next,
+    print_json,
+    progress,
+    set_up_logging,
+)
 from evergraph.errors import InputError
 from evergraph.presentation.text import command_line, visible
 
@@ -83,7 +92,7 @@ def inspect(
             echo(f"Figure: {path}")
         console().print(f"\n{advice.reason}", markup=False)
         if advice.command is not None:
-            echo(f"Next: {advice.command}")
+            echo_next(advice.command)
 
 
 @dataclass(frozen=True)
@@ -141,8 +150,8 @@ def advise(name: str, graph: EvolvingGraph, found: GraphDescription) -> Advice:
         if sizes["75"] > auto:
             reason += f" To see whether longer is better, run --history {sizes['75']} too and compare the accuracy."
     out = f"{Path(name).name}-run"
-    stored = "" if Path(out).exists() else f" --out {shlex.quote(out)}"
-    command = f"evergraph run {shlex.quote(name)} --history {history} --seeds 0-2{stored}"
+    stored = [] if Path(out).exists() else ["--out", out]
+    command = command_line("run", Path(name), "--history", history, "--seeds", "0-2", *stored)
     window_vertices = {level: vertices(size) for level, size in (sizes or {}).items()} | {"full": vertices(whole)}
     return Advice(sizes, window_vertices, auto, reason, command)
 
