@@ -127,7 +127,7 @@ def compare(
         raise typer.Exit(failed.exit_code if found.errors else 0)
     if not quiet:
         _show(found, files)
-        if best is not None:
+        if best is not None and following is not None:
             words = f"\nRecommended: --detector {best.detector} (for run, ws init and ws set). {best.reason}"
             console().print(visible(words, lines=True), markup=False)
             echo_next(following)
