@@ -18,6 +18,7 @@ import pytest
 from sklearn.metrics import matthews_corrcoef
 
 from evergraph import LifelongLearner, Workspace
+from evergraph.analysis.explain import in_words
 from evergraph.datasets import read_tables, synthetic
 from evergraph.datasets.tables import to_tables
 from evergraph.detect import GDOC
@@ -146,7 +147,10 @@ def test_the_whole_loop(command, data, tmp_path):
     found = told("predict", ws, "--out", tmp_path / "decided.csv")
     assert (found["version"], found["decided"], found["out"]) == (3, 70, str(tmp_path / "decided.csv"))
     decided = rows_of(tmp_path / "decided.csv")
-    assert [{key: str(value) for key, value in row.items()} for row in expected.to_pylist()] == decided
+    assert [
+        {key: in_words(value) if isinstance(value, list) else str(value) for key, value in row.items()}
+        for row in expected.to_pylist()
+    ] == decided
     assert found["unseen"] == sum(row["class"] == "unseen" for row in decided)
     again = told("predict", ws, "--time", "2014", "--out", tmp_path / "decided.parquet")
     assert again["version"] == 3  # the same was decided before, so nothing is kept twice
