@@ -232,7 +232,7 @@ def test_progress_in_a_log_file(tmp_path, folder, monkeypatch, command):
     assert command("run", folder, *QUICK, "--seeds", "0-1", "--out", tmp_path / "r", "--quiet")[2] == ""
 
 
-def test_processes_do_not_change_what_is_printed(tmp_path, folder, command):
+def test_processes_do_not_change_what_is_printed(folder, command):
     one = json.loads(command("run", folder, *QUICK, "--seeds", "0-1", "--json")[1])
     code, out, err = command("run", folder, *QUICK[:-2], "--seeds", "0-1", "--json", "--jobs", 2)
     assert (code, without_progress(err)) == (0, "")
@@ -243,10 +243,9 @@ def test_processes_do_not_change_what_is_printed(tmp_path, folder, command):
             for name in ("seconds", "seconds_adapt", "seconds_predict"):
                 del task[name]
     assert one == two
-    arguments = ("run", folder, "--label-rate", "1e-9", "--seeds", "0-1", "--jobs", 2, "--out", tmp_path / "r")
-    code, out, err = command(*arguments)
+    code, out, err = command("run", folder, *QUICK[:-1], 2, "--label-rate", "1e-9", "--seeds", "0-1")
     assert (code, out) == (2, "")
-    assert without_progress(err).startswith("Error: there is no label to train on")
+    assert without_progress(err).startswith("Error: there is no label before 3 to train on")
     assert "Traceback" not in err
 
 

@@ -155,8 +155,6 @@ def run(
     for seed in seeds:
         configuration.learner(seed)  # checks the seed before anything is written
     described = configuration.described(graph.axis)
-    if configuration.history == "auto" and plan[0].history is not None:
-        log.info("%s", history_reason(graph, plan[0].time, plan[0].history))
     with contextlib.ExitStack() as held:
         store = None
         if out is not None:
@@ -172,6 +170,8 @@ def run(
                 log.info("%s: %d of %d tasks are already done", out, there, len(plan) * len(seeds))
             made_by = {"evergraph": __version__}
             store.store_graph(lambda: describe(graph, name or "", first=plan[0].time, past=True).as_dict() | made_by)
+        if configuration.history == "auto" and plan[0].history is not None:
+            log.info("%s", history_reason(graph, plan[0].time, plan[0].history))
         rows = _run_seeds(configuration, plan, seeds, store, jobs, on_progress or (lambda *_: None))
     return Run(described, rows, name)
 
