@@ -22,7 +22,7 @@ from pathlib import Path
 FOUND = Path(".fuzz")
 MEMORY = 1_500_000_000
 """Bytes that a child may use beyond those of the imported libraries."""
-PATIENCE = 60.0
+PATIENCE = 300.0
 """Seconds after which a child that answers nothing is killed; building a sample takes some seconds."""
 HANGS = 10.0
 """Seconds after which an input counts as hanging."""

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from evergraph.detect.base import PAST, UNKNOWN, UNLABELLED, Outputs, State, set_number
+from evergraph.errors import InputError
 
 __all__ = ["BackTest", "Budget", "Conformal", "Fixed", "Past", "Threshold"]
 
@@ -61,7 +62,12 @@ class Past:
     @classmethod
     def of(cls, state: State) -> Past:
         """The past in a detector's state; empty if nothing was observed yet."""
-        return cls(**{name: state.get(PAST + name, torch.empty(0, dtype=dtype)) for name, dtype in _COLUMNS.items()})
+        columns = {name: state.get(PAST + name, torch.empty(0, dtype=dtype)) for name, dtype in _COLUMNS.items()}
+        rows = columns["scores"].shape
+        fits = len(rows) == 1 and all(column.shape == rows for column in columns.values())
+        if not fits or not torch.isin(columns["slices"].diff(), torch.tensor([0, 1]).to(columns["slices"])).all():
+            raise InputError("the state has no past slices in order", fix="pass the state that observe returned")
+        return cls(**columns)
 
     def as_state(self) -> dict[str, Tensor]:
         """The past as part of a detector's state, which survives cold restarts."""

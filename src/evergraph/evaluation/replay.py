@@ -25,7 +25,6 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 import numpy as np
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load as tensors_from
 from safetensors.torch import save as tensors_to
 from torch import Tensor
@@ -44,7 +43,7 @@ from evergraph.learning.task import Decisions, Task
 from evergraph.names import described
 from evergraph.nn import Model
 from evergraph.storage.checksummed import dump_json, load_json
-from evergraph.storage.decoding import InvalidJsonError
+from evergraph.storage.decoding import InvalidContentError, InvalidJsonError, decoding
 from evergraph.storage.files import disk_errors, only_one, sync_folder, write_synced
 
 __all__ = ["Event", "OnTask", "Recording", "ReplayedTask", "open_recording", "record", "replay", "replay_all"]
@@ -135,10 +134,18 @@ class Recording:
             raise os_error(error, "the file cannot be read", file=path, fix=_AGAIN) from error
         if hashlib.sha256(data).hexdigest() != event.sha256:
             raise InputError("the file was changed after it was recorded", file=path, fix=_AGAIN)
-        try:
-            return {name: value.clone() for name, value in tensors_from(data).items()}
-        except SafetensorError as error:
-            raise InputError(f"the file contains no tensors ({error})", file=path, fix=_AGAIN) from error
+        with decoding(path, _damaged):
+            found = {name: value.clone() for name, value in tensors_from(data).items()}
+            logits, targets = found["logits"], found.get("targets")
+            if logits.ndim != 2 or not logits.is_floating_point():
+                raise InvalidContentError("it has no rows of logits")
+            if targets is not None and (targets.shape != logits.shape[:1] or targets.dtype != torch.int64):
+                raise InvalidContentError("it has no class for each vertex")
+            return found
+
+
+def _damaged(path: Path, problem: str) -> InputError:
+    return InputError(f"the file is damaged: {problem}", file=path, fix=_AGAIN)
 
 
 def _needs_backtest(detector: Detector) -> bool:

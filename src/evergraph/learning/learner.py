@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from evergraph.detect.base import UNLABELLED, Detector, FittedDetector, Outputs, State
-from evergraph.errors import EvergraphError, InputError
+from evergraph.errors import DamagedLearnerError, EvergraphError, InputError
 from evergraph.graph.classes import columns_among
 from evergraph.graph.evolving import TextMode, Window
 from evergraph.inputs.slice_context import SliceContext
@@ -126,6 +126,7 @@ class LifelongLearner:
         self._default_rates: dict[type[Detector], float] = {}
         self._last: tuple[Window, Vocabulary, Tensor | SparseMatrix, Neighbours] | None = None
         self._context: SliceContext | None = None
+        self._loaded = False  # the state comes from a file
         self._excluded: frozenset[str] = frozenset()
         self._replays = True
         self._built: tuple[object, Model] | None = None
@@ -335,7 +336,15 @@ class LifelongLearner:
         if self.time_ is not None and task.time < self.time_:
             log.warning("The learner is trained for a later period: it may have used the labels of this task.")
         best = outputs.logits.argmax(1).cpu().numpy()
-        score, flagged = FittedDetector(decider, self._state).decide(outputs)
+        try:
+            score, flagged = FittedDetector(decider, self._state).decide(outputs)
+        except (RuntimeError, LookupError) as error:
+            if not self._loaded:
+                raise
+            # What its state means, only the detector knows, so a file that was edited is found here.
+            raise DamagedLearnerError(
+                f"the detector cannot use the state that was loaded ({error})", fix="restore it from a backup"
+            ) from error
         return Decisions(
             ids=task.test_ids,
             time=task.time,
@@ -454,6 +463,7 @@ class LifelongLearner:
             )
         tasks, time, lr, losses = (content[name] for name in ("tasks", "time", "lr", "losses"))
         self.weights_, self.auxiliary_weights_, self._state = weights, auxiliary, part("detector/")
+        self._loaded = True
         self._move()
         self.classes_, self.vocabulary_ = classes, vocabulary
         self.tasks_, self.time_, self.losses_ = tasks, time, losses
@@ -574,5 +584,5 @@ def _tasks_before(task: Task, number: int) -> list[Task]:
     return [past for past in found if (past.targets >= 0).any()]
 
 
-def _shapes(weights: Parameters) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(value.shape) for name, value in weights.items()}
+def _shapes(weights: Parameters) -> dict[str, tuple[Any, ...]]:
+    return {name: (value.dtype, *value.shape) for name, value in weights.items()}
