@@ -645,7 +645,7 @@ def test_replace_starts_over(tmp_path, monkeypatch, undisturbed):
 
 
 def test_a_folder_in_which_nothing_was_finished_is_free(tmp_path, undisturbed):
-    with pytest.raises(InputError, match="no label to train on"):
+    with pytest.raises(InputError, match="no label before 3 to train on"):
         run(dataclasses.replace(SMALL, label_rate=1e-9), GRAPH, [0], out=tmp_path)
     assert (tmp_path / "run.json").exists()
     assert numbers(run(SMALL, GRAPH, [0], out=tmp_path))[0] == undisturbed[0]
