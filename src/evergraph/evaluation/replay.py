@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypedDict
 
 import msgspec
 import numpy as np
@@ -81,13 +81,20 @@ class Event(msgspec.Struct, frozen=True, rename={"backtest": "rehearsal"}):
     seconds: float = 0.0
 
 
+class _View(TypedDict, total=False):
+    history: int | None
+    mode: Literal["transductive", "inductive"]
+    label_rate: float
+    reach_back: bool
+
+
 class _Manifest(msgspec.Struct, rename={"backtest_slices": "rehearsals", "backtest_seconds": "rehearsal_seconds"}):
     configuration: dict[str, Any]
     seed: int
     fingerprint: str
     numerics_version: int
     backtest_slices: int
-    view: dict[str, Any]
+    view: _View
     backtest_seconds: float
     events: tuple[Event, ...]
     evergraph: str = __version__
@@ -168,8 +175,10 @@ def open_recording(folder: str | Path) -> Recording:
         raise InputError(f"the recording is damaged ({error})", file=path, fix=_AGAIN) from error
     except OSError as error:
         raise os_error(error, "the file cannot be read", file=path, fix=_AGAIN) from error
+    if any(event.time is None for event in content.events if event.kind != "fit"):
+        raise InputError("the recording is damaged (an event has no time)", file=path, fix=_AGAIN)
     identity = {name: getattr(content, name) for name in _IDENTITY}
-    return Recording(folder, identity, content.view, content.events, content.backtest_seconds)
+    return Recording(folder, identity, dict(content.view), content.events, content.backtest_seconds)
 
 
 # --- recording -------------------------------------------------------------------------------------------------------
@@ -344,7 +353,7 @@ def _write_recording(
 
 def _train(
     configuration: Configuration, graph: EvolvingGraph, seed: int, folder: Path, on_progress: OnTask | None
-) -> tuple[dict[str, Any], list[Event], float]:
+) -> tuple[_View, list[Event], float]:
     """Train on all tasks; return the view of the tasks, the events, and the seconds before the first task."""
     writer, backtest_seconds = _EventWriter(folder), 0.0
     recorder = _Recorder(configuration.detector, writer)
@@ -363,7 +372,8 @@ def _train(
         outputs = learner.outputs(task)
         spent = seconds - (backtest_seconds if number == 0 else 0.0)
         writer.write("decide", outputs, time=task.time, classes=learner.classes_, seconds=spent)
-    view = {name: getattr(plan[0], name) for name in ("history", "mode", "label_rate", "reach_back")}
+    first = plan[0]
+    view = _View(history=first.history, mode=first.mode, label_rate=first.label_rate, reach_back=first.reach_back)
     return view, writer.events, backtest_seconds
 
 
