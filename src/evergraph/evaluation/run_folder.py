@@ -173,7 +173,10 @@ def _read_graph(path: Path) -> dict[str, Any] | None:
 
 
 def _bytes_of(path: Path) -> bytes:
-    return path.read_bytes() if path.exists() else b""
+    try:
+        return path.read_bytes() if path.exists() else b""
+    except IsADirectoryError:
+        raise InputError("this is a folder, not a file", file=path, fix=_ELSEWHERE) from None
 
 
 def _read_identity(manifest: Path, keys: Collection[str]) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from evergraph.report.content import (
     Transfer,
 )
 from evergraph.report.measures import band_of_share, band_over_seeds, calibration_of, confusion_of, threshold_of
+from evergraph.storage.decoding import decoding
 
 __all__ = ["run_content"]
 
@@ -66,6 +67,15 @@ def run_content(folder: Path, against: Path | None = None) -> ReportContent:
     An unfinished run is read as far as it is; seeds with fewer tasks than others are left out.
     """
     run = read_run(folder)
+    with decoding(folder / "run.json", _damaged):
+        return _content(run, against)
+
+
+def _damaged(path: Path, problem: str) -> InputError:
+    return InputError(f"the run is damaged: {problem}", file=path, fix=_AGAIN)
+
+
+def _content(run: StoredRun, against: Path | None) -> ReportContent:
     graph = _described(run)
     rows, notes = _finished(run, graph)
     seeds, times = tuple(rows), tuple(str(row.time) for row in next(iter(rows.values())))
