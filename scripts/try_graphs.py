@@ -1,9 +1,9 @@
 """Run the commands of the quick start with their defaults on every graph of the data folder.
 
 Usage: ``python scripts/try_graphs.py --out FOLDER``. Graphs with more than 30,000 vertices train 5 steps per task. Each
-command runs in a process of its own. The script prints its exit code, seconds and peak memory and keeps them in
-``FOLDER/results.jsonl``; repeat the command to continue after an interruption. At the end it prints a table per graph.
-Exits with 1 if any command failed.
+command runs in a process of its own. The script prints its exit code, seconds, CPU seconds and peak memory and keeps
+them in ``FOLDER/results.jsonl``; repeat the command to continue after an interruption. At the end it prints a table with
+a row per graph. CPU seconds depend less on what else the machine does. Exits with 1 if any command failed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 LARGE = 30_000  # vertices
 FEW_STEPS = 5
@@ -107,8 +109,19 @@ def import_and_inspect(data: Path, name: str, out: Path) -> Iterator[Command]:
     yield "inspect", ["inspect", graph]
 
 
-def execute(arguments: list[str]) -> tuple[int, float, float, str]:
-    """Run a command; return its exit code, seconds, peak memory in MB, and what it printed."""
+@dataclass(frozen=True)
+class Executed:
+    """Exit code, seconds, CPU seconds and peak memory (MB) of a command, and what it printed."""
+
+    code: int
+    seconds: float
+    cpu: float
+    mb: int
+    printed: str
+
+
+def execute(arguments: list[str]) -> Executed:
+    """Run a command."""
     start = time.perf_counter()
     child = subprocess.Popen(
         [sys.executable, "-m", "evergraph", *arguments],
@@ -122,11 +135,12 @@ def execute(arguments: list[str]) -> tuple[int, float, float, str]:
         printed = child.stdout.read()
     _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
-    return child.returncode, time.perf_counter() - start, usage.ru_maxrss / 1024, printed
+    seconds, cpu = time.perf_counter() - start, usage.ru_utime + usage.ru_stime
+    return Executed(child.returncode, round(seconds, 2), round(cpu, 2), usage.ru_maxrss // 1024, printed)
 
 
-def table(results: list[dict[str, object]]) -> str:
-    """Return a table with one row per graph: seconds of each part and the peak memory of all commands."""
+def table(results: list[dict[str, Any]]) -> str:
+    """Return a table with one row per graph: CPU seconds of each part, all seconds, and the peak memory."""
     parts = {
         "import": ("import",),
         "inspect": ("inspect",),
@@ -138,17 +152,18 @@ def table(results: list[dict[str, object]]) -> str:
         "other ws": ("ws add", "ws predict", "ws status", "ws review", "ws label", "ws scores"),
     }
     lines = [
-        f"| graph | {' | '.join(f'{name}, s' for name in parts)} | peak MB | failed |",
-        "|---|" + "---:|" * (len(parts) + 2),
+        f"| graph | {' | '.join(f'{name}, CPU s' for name in parts)} | all, s | peak MB | failed |",
+        "|---|" + "---:|" * (len(parts) + 3),
     ]
     for graph in dict.fromkeys(result["graph"] for result in results):
         rows = [result for result in results if result["graph"] == graph]
         cells = []
         for commands in parts.values():
-            seconds = [float(str(row["seconds"])) for row in rows if row["command"] in commands]
-            cells.append(f"{sum(seconds):.1f}" if seconds else "")
+            cpu = [row["cpu"] for row in rows if row["command"] in commands]
+            cells.append(f"{sum(cpu):.1f}" if cpu else "")
         failed = sum(row["code"] != 0 for row in rows)
-        cells += [f"{max(float(str(row['mb'])) for row in rows):,.0f}", f"{failed} of {len(rows)}"]
+        cells.append(f"{sum(row['seconds'] for row in rows):.0f}")
+        cells += [f"{max(row['mb'] for row in rows):,}", f"{failed} of {len(rows)}"]
         lines.append(f"| {graph} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -183,12 +198,15 @@ def main() -> int:
         else:
             commands = list(import_and_inspect(options.data, name, out))
         for number, (command, arguments) in enumerate(commands, start=1):
-            code, seconds, mb, printed = execute(arguments)
-            result = {"graph": name, "command": command, "code": code, "seconds": round(seconds, 2), "mb": round(mb)}
-            results.append(result | {"last": number == len(commands)})
+            done = execute(arguments)
+            result = {"graph": name, "command": command, "last": number == len(commands), **asdict(done)}
+            printed = str(result.pop("printed"))
+            results.append(result)
             (out / f"{number:02}-{command.replace(' ', '-')}.txt").write_text(printed, encoding="utf-8")
-            print(f"{name}: {command}: exit {code}, {seconds:.1f} s, {mb:,.0f} MB", flush=True)
-            if code:
+            print(
+                f"{name}: {command}: exit {done.code}, {done.seconds} s, {done.cpu} CPU s, {done.mb:,} MB", flush=True
+            )
+            if done.code:
                 print(printed, flush=True)
         log.write_text("".join(json.dumps(result) + "\n" for result in results), encoding="utf-8")
     results = [result for result in results if result["graph"] in names]

@@ -26,6 +26,6 @@ def test_quick_start_works_with_defaults(name, tmp_path):
     if name not in folders:
         pytest.skip(f"{sanity.DATA} has no graph {name}: set EVERGRAPH_DATA")
     for command, arguments in try_graphs.quick_start(folders[name], tmp_path, steps=2):
-        code, _, _, printed = try_graphs.execute(arguments)
-        assert code == 0, f"{command}: {printed}"
-        assert "Traceback" not in printed
+        done = try_graphs.execute(arguments)
+        assert done.code == 0, f"{command}: {done.printed}"
+        assert "Traceback" not in done.printed
