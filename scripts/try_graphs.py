@@ -2,8 +2,8 @@
 
 Usage: ``python scripts/try_graphs.py --out FOLDER``. Graphs with more than 30,000 vertices train 5 steps per task. Each
 command runs in a process of its own. The script prints its exit code, seconds, CPU seconds and peak memory and keeps
-them in ``FOLDER/results.jsonl``; repeat the command to continue after an interruption. At the end it prints a table with
-a row per graph. CPU seconds depend less on what else the machine does. Exits with 1 if any command failed.
+them in ``FOLDER/results.jsonl``; repeat the command to continue after an interruption. At the end it prints a table
+with a row per graph. CPU seconds depend less on what else the machine does. Exits with 1 if any command failed.
 """
 
 from __future__ import annotations
