@@ -16,7 +16,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -35,13 +35,13 @@ def graph_folders(data: Path) -> dict[str, Path]:
     return {folder.name: folder for folder in folders}
 
 
-def read_rows(file: Path) -> list[Row]:
-    """Read a compressed CSV file."""
+def read_rows(file: Path) -> Iterator[Row]:
+    """Read a compressed CSV file row by row: a large parent would count as memory of the commands it starts."""
     with gzip.open(file, "rt", encoding="utf-8", newline="") as stream:
-        return list(csv.DictReader(stream))
+        yield from csv.DictReader(stream)
 
 
-def _write(file: Path, columns: tuple[str, ...], rows: list[Row]) -> None:
+def _write(file: Path, columns: tuple[str, ...], rows: Iterable[Row]) -> None:
     with file.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.DictWriter(stream, columns, extrasaction="ignore")
         writer.writeheader()
@@ -54,21 +54,24 @@ def split(folder: Path, out: Path) -> int:
     The files: ``vertices`` and ``edges`` of the past, ``new-vertices`` (without labels) and ``new-edges`` of the
     last labelled period, ``labels`` of its vertices.
     """
-    vertices, edges = read_rows(folder / "nodes.csv.gz"), read_rows(folder / "edges.csv.gz")
-    last = max(int(row["time"]) for row in vertices if row["label"])
-    past = [row for row in vertices if int(row["time"]) < last]
-    new = [row for row in vertices if int(row["time"]) == last]
-    old_ids = {row["id"] for row in past}
-    ids = old_ids | {row["id"] for row in new}
-    edges = [row for row in edges if row["source"] in ids and row["target"] in ids]
-    among_old = [row["source"] in old_ids and row["target"] in old_ids for row in edges]
-    _write(out / "vertices.csv", ("id", "time", "label", "text"), past)
-    _write(out / "new-vertices.csv", ("id", "time", "text"), new)
-    _write(out / "labels.csv", ("id", "label"), [row for row in new if row["label"]])
-    for name, old in (("edges", True), ("new-edges", False)):
-        chosen = [row for row, is_old in zip(edges, among_old, strict=True) if is_old == old]
-        _write(out / f"{name}.csv", ("source", "target"), chosen)
-    return len(vertices)
+    vertices, edges = folder / "nodes.csv.gz", folder / "edges.csv.gz"
+    last = max(int(row["time"]) for row in read_rows(vertices) if row["label"])
+    # 0: of the past, 1: of the last labelled period. Later vertices are left out.
+    age = {row["id"]: int(int(row["time"]) == last) for row in read_rows(vertices) if int(row["time"]) <= last}
+
+    def rows(wanted: int) -> Iterator[Row]:
+        return (row for row in read_rows(vertices) if age.get(row["id"]) == wanted)
+
+    def links(wanted: int) -> Iterator[Row]:
+        both = ((row, age.get(row["source"]), age.get(row["target"])) for row in read_rows(edges))
+        return (row for row, one, other in both if None not in (one, other) and (one or other) == wanted)
+
+    _write(out / "vertices.csv", ("id", "time", "label", "text"), rows(0))
+    _write(out / "new-vertices.csv", ("id", "time", "text"), rows(1))
+    _write(out / "labels.csv", ("id", "label"), (row for row in rows(1) if row["label"]))
+    _write(out / "edges.csv", ("source", "target"), links(0))
+    _write(out / "new-edges.csv", ("source", "target"), links(1))
+    return sum(1 for _ in read_rows(vertices))
 
 
 def quick_start(folder: Path, out: Path, steps: int | None) -> Iterator[Command]:
