@@ -13,13 +13,15 @@ from unittest import mock
 
 import numpy as np
 import pytest
+import torch
 
 from evergraph import EvolvingGraph, InputError
 from evergraph.datasets import synthetic
 from evergraph.datasets.tables import to_tables
 from evergraph.detect import DOC, GDOC, AutoDetector, Detector
 from evergraph.errors import NothingToDoError
-from evergraph.nn import GCN, MLP, GraphSAGE
+from evergraph.names import described
+from evergraph.nn import GCN, MLP, Custom, GraphSAGE
 from evergraph.storage import records as storage_records
 from evergraph.workspace import Workspace
 from evergraph.workspace.store import SCHEMA
@@ -183,11 +185,43 @@ def test_a_rollback_restores_the_settings(workspace: Workspace) -> None:
     workspace.set(history=1, model="gcn:hidden=4", detector="doc", keep=9)
     new = workspace.settings()
     workspace.rollback("before")
-    assert again(workspace).settings() == old
+    assert again(workspace).settings() == old | {"keep": 9}
     assert workspace.state.settings.pending == {}
     workspace.rollback(4)
     assert again(workspace).settings() == new
     assert set(workspace.state.settings.pending) == {"model", "detector"}
+
+
+def test_a_rollback_deletes_no_version_that_is_kept(workspace: Workspace) -> None:
+    workspace.set(keep=2)
+    workspace.set(keep=9)
+    for steps in (1, 2, 3):
+        workspace.set(steps=steps)
+    kept = workspace.store.numbers
+    assert 4 in kept
+    workspace.rollback(3)  # with which 2 versions were kept
+    assert workspace.store.numbers == [*kept, 8]
+    workspace.rollback(4)
+    assert again(workspace).settings()["keep"] == 9
+
+
+def test_a_rollback_of_the_model_restores_its_threshold(workspace: Workspace) -> None:
+    workspace.set(detector={"threshold": 0.9})
+    workspace.rollback(2, model_only=True)
+    assert workspace.learner().detector == GDOC(0.5)
+    assert workspace.status().next_command == "predict"  # the weights are the same, so there is nothing to train
+    with pytest.raises(NothingToDoError, match="the model of version 2 is the current one"):
+        workspace.rollback(2, model_only=True)
+
+
+def test_a_model_with_a_class_that_a_rollback_removed_can_be_trained(workspace: Workspace) -> None:
+    workspace.label(ids_of(FIRST), ["new"] * len(ids_of(FIRST)))
+    workspace.update("warm")
+    workspace.rollback(2)
+    workspace.rollback(4, model_only=True)
+    workspace.update("warm")
+    assert "new" in again(workspace).learner().classes_
+    assert workspace.predict().num_rows
 
 
 def test_only_the_model_of_an_earlier_version_leaves_history_and_keep(workspace: Workspace) -> None:
@@ -233,6 +267,46 @@ def test_wrong_settings_are_refused_and_change_nothing(workspace: Workspace) -> 
     assert {name: rows for name, rows in rows_of(workspace).items() if name in ("tags", "labels")} == {
         name: rows for name, rows in before.items() if name in ("tags", "labels")
     }
+
+
+class _Layer(torch.nn.Linear):
+    """A module that no file can contain."""
+
+    def __init__(self, inputs: int) -> None:
+        super().__init__(inputs, 2)
+
+    def forward(self, x: torch.Tensor, _: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        return super().forward(x)
+
+
+def test_the_settings_of_a_model_that_is_not_trained_yet_can_be_changed(tmp_path: Path) -> None:
+    old = EvolvingGraph.build(*to_tables(GRAPH, last=FIRST - 1))
+    workspace = Workspace.create(tmp_path / "ws", old, model=Custom(_Layer, 4), history=2, steps=1)
+    workspace.set(model="gcn:hidden=4")
+    workspace.set(model={"hidden": 8})
+    assert workspace.settings()["model"] == described(GCN(hidden=8))
+
+
+def test_what_another_process_sets_counts_for_the_process_that_created_the_workspace(tmp_path: Path) -> None:
+    old = EvolvingGraph.build(*to_tables(GRAPH, last=FIRST - 1))
+    workspace = Workspace.create(tmp_path / "ws", old, model=MLP(hidden=8), detector=GDOC(0.75), history=2, steps=1)
+    again(workspace).set(detector={"threshold": 0.5})
+    assert workspace.learner().detector == GDOC(0.5)
+    workspace.set(detector={"alpha": 3.0}, steps=2)
+    workspace.update("warm")
+    assert again(workspace).learner().detector == GDOC(0.5, 3.0)
+
+
+def test_a_detector_of_another_version_of_evergraph_can_be_replaced(tmp_path: Path) -> None:
+    old = EvolvingGraph.build(*to_tables(GRAPH, last=FIRST))
+    with mock.patch.object(AutoDetector, "version", 1):
+        Workspace.create(tmp_path / "ws", old, model=MLP(hidden=8), detector=AutoDetector(), history=2, steps=1)
+    workspace = Workspace(tmp_path / "ws")
+    with pytest.raises(InputError, match="another version of auto"):
+        workspace.learner()
+    workspace.set(detector="auto")
+    workspace.update()
+    assert workspace.learner().detector == AutoDetector()
 
 
 @dataclass(frozen=True)

@@ -276,7 +276,9 @@ class Steps(RuleBasedStateMachine):
             return
         named = [name for name, number in self.tags.items() if number == to]
         self.workspace.rollback(named[0] if named else to)
+        keep = self.now.keep  # as tags, not part of a version
         self.now = deepcopy(self.versions[to])
+        self.now.keep = keep
         self.returned = True
         self.done()
 

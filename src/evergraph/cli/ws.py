@@ -517,9 +517,11 @@ def update(
 
     def do(workspace: Workspace, steps: Steps) -> Outcome:
         from evergraph.learning.training import steps_a_task
+        from evergraph.names import rebuilt
 
-        learner = workspace.learner()
-        return workspace.update(restart, on_step=steps(steps_a_task(learner.steps, learner.detector)))
+        settings = workspace.settings()
+        total = steps_a_task(settings["steps"], rebuilt(settings["detector"], "detector"))
+        return workspace.update(restart, on_step=steps(total))
 
     _change(ws, "update", do, as_json, quiet, wait)
 
@@ -537,7 +539,8 @@ def rollback(
 ) -> None:
     """Restore graph, labels, settings and model of an earlier version.
 
-    This makes a new version, so you can undo it. Decisions, scores, tags and the log are kept.
+    This makes a new version, so you can undo it. Decisions, scores, tags and the log are kept, and the number of
+    versions to keep stays as it is.
     """
     _change(ws, "rollback", lambda w, _: w.rollback(version, model_only=model_only), as_json, quiet, wait)
 

@@ -36,7 +36,7 @@ from evergraph.storage.files import locked, sync_folder, write_synced
 if TYPE_CHECKING:
     from evergraph.learning.learner import LifelongLearner
 
-__all__ = ["load", "pack", "save", "unpack"]
+__all__ = ["load", "pack", "save", "unpack", "untrained"]
 
 FORMAT = "evergraph learner"
 FORMAT_VERSION = 1
@@ -115,14 +115,25 @@ def unpack(
     device: str | torch.device | None = None,
 ) -> _Learner:
     """Return the learner that was packed. Use it within `decoding`: what was edited can fail anywhere."""
+    learner = untrained(kind, content, model, detector, device)
+    learner.restore(content, tensors)
+    return learner
+
+
+def untrained(
+    kind: type[_Learner],
+    content: Mapping[str, Any],
+    model: Model | torch.nn.Module | None = None,
+    detector: Detector | None = None,
+    device: str | torch.device | None = None,
+) -> _Learner:
+    """Return a new learner with the settings of one that was packed."""
     converted(content, _Packed)
-    learner = kind(
+    return kind(
         model if model is not None else rebuilt(content["model"], "model"),
         detector or rebuilt(content["detector"], "detector") or Softmax(),  # version 0.1 wrote null for `Softmax`
         **{**content["settings"], **({} if device is None else {"device": device})},
     )
-    learner.restore(content, tensors)
-    return learner
 
 
 def save(learner: LifelongLearner, folder: Path) -> None:

@@ -191,6 +191,18 @@ def read_learner(
     return learner.renamed(list(map(classes.name, numbers)))
 
 
+def untrained_learner(
+    objects: Objects, state: WorkspaceState, own: tuple[Model | None, Detector | None]
+) -> LifelongLearner:
+    """Return a new learner with the model and detector that were set; the trained ones need not be readable."""
+    from evergraph.learning.checkpoint import untrained
+    from evergraph.learning.learner import LifelongLearner
+
+    content = read_description(objects, state) | state.settings.pending
+    with decoding(objects.folder / state.learner, _damaged_learner):
+        return untrained(LifelongLearner, content, *own).set_params(restart="warm")
+
+
 def read_description(objects: Objects, state: WorkspaceState) -> dict[str, Any]:
     """Read model, detector and settings of the learner of a version."""
     with decoding(objects.folder / state.learner, _damaged_learner):

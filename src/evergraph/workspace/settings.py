@@ -102,6 +102,8 @@ def change_settings(
     state, graph = change.state, change.graph
     learner = read_description(change.objects, state)
     before, settings, pending = current_settings(state.settings, learner), state.settings, dict(state.settings.pending)
+    # What is not trained yet is not the user's own.
+    own = dict(zip(("model", "detector"), change.own, strict=True)) | dict.fromkeys(pending)
     wanted: dict[str, Any] = {}
     if history is not None:
         size, why = choose_history(graph, history)
@@ -111,15 +113,14 @@ def change_settings(
             # The default learning rate depends on the history: the next update chooses it again.
             learner["lr"] = learner["auxiliary_lr"] = None
     if model is not None:
-        wanted["model"] = pending["model"] = _description("model", model, before["model"], change.own[0])
+        wanted["model"] = pending["model"] = _description("model", model, before["model"], own["model"])
         if pending["model"] == learner["model"]:
             del pending["model"]
     if detector is not None:
-        new = _description("detector", detector, before["detector"], change.own[1])
+        new = _description("detector", detector, before["detector"], own["detector"])
         wanted["detector"] = pending["detector"] = new
         if decides_with(learner["detector"], new):
             learner["detector"] = pending.pop("detector")
-            change.own = (change.own[0], None)
     LifelongLearner(steps=1 if steps is None else steps, lr=lr)  # refuses wrong values
     for name, value in (("steps", steps), ("lr", lr)):
         if value is not None:

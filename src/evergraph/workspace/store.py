@@ -408,10 +408,14 @@ def class_numbers(row: Row) -> list[int]:
 
 
 def restore_rows(records: Records, to: int, version: int) -> None:
-    """Make the rows of an earlier version valid again, from a new version on."""
+    """Make the rows of an earlier version valid again, from a new version on.
+
+    Not the number of versions to keep: with a smaller one, the rollback would delete the versions after that one.
+    """
     for table in VERSIONED:
-        records.replace(table, "until IS NULL AND since > ?", [to], until=version)
-        back = records.select(table, "until IS NOT NULL AND until > ? AND since <= ?", to, to)
+        rows = "name != 'keep' AND " if table == "settings" else ""
+        records.replace(table, f"{rows}until IS NULL AND since > ?", [to], until=version)
+        back = records.select(table, f"{rows}until IS NOT NULL AND until > ? AND since <= ?", to, to)
         records.insert(table, (row._replace(since=version, until=None) for row in back))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time as clock
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -21,7 +21,7 @@ from evergraph.graph.evolving import EvolvingGraph
 from evergraph.learning.learner import LifelongLearner
 from evergraph.learning.task import Task
 from evergraph.learning.training import OnStep
-from evergraph.names import DEFAULT_DETECTOR, DEFAULT_MODEL, build_detector, build_model, rebuilt
+from evergraph.names import DEFAULT_DETECTOR, DEFAULT_MODEL, build_detector, build_model
 from evergraph.nn.base import Model
 from evergraph.presentation.text import command_line
 from evergraph.storage.objects import Objects
@@ -36,6 +36,7 @@ from evergraph.workspace.change import (
     read_description,
     read_learner,
     unlabelled,
+    untrained_learner,
     write_log,
     write_state,
 )
@@ -94,12 +95,13 @@ def update(change: Change, restart: str, on_step: OnStep | None) -> Outcome:
     task = next_task(graph, state.settings.history, state.retired)
     fresh = count_fresh(change.records, task.start)
     _refuse_nothing_new(change, task, fresh)
-    learner, pending = change.learner(), state.settings.pending
+    pending, numbers = state.settings.pending, change.class_numbers()
     if pending:
-        learner = _untrained(learner, pending)
+        change.own = (None if "model" in pending else change.own[0], None if "detector" in pending else change.own[1])
+        learner = untrained_learner(change.objects, state, change.own)
         choice = RestartChoice("cold", f"the {' and the '.join(pending)} changed, so it starts from random weights")
     else:
-        learner = learner.rewound(task.time)  # the newest slices may have been rolled back
+        learner = change.learner().rewound(task.time)  # the newest slices may have been rolled back
         if restart == "auto":
             choice = choose_restart(change, learner, task)
         else:
@@ -129,15 +131,8 @@ def update(change: Change, restart: str, on_step: OnStep | None) -> Outcome:
     settings = replace(state.settings, pending={})
     write_settings(change.records, settings, change.version)
     change.state = replace(state, settings=settings, model=record, stale=False, learner=described, tensors=tensors)
-    change.own = (None if "model" in pending else change.own[0], None if "detector" in pending else change.own[1])
-    _write_model(change.records, record, learner, change.class_numbers())
+    _write_model(change.records, record, learner, numbers)
     return change.finish("update", *parts, **facts, seconds=record.seconds)
-
-
-def _untrained(learner: LifelongLearner, pending: Mapping[str, Any]) -> LifelongLearner:
-    """Return a new learner with a changed model or detector, as a new workspace would have it."""
-    changed = {name: rebuilt(description, name) for name, description in pending.items()}
-    return LifelongLearner(**{**learner.get_params(), **changed, "restart": "warm"})
 
 
 def _refuse_nothing_new(change: Change, task: Task, fresh: int) -> None:
@@ -390,10 +385,14 @@ def rollback(change: Change, version: int | str, *, model_only: bool) -> Outcome
         restore_rows(records, version, change.version)
         classes = read_classes(records)
         change.contents = Contents.read(records, change.objects, classes)
-        change.state = replace(there, version=state.version, next_vertex=state.next_vertex, classes=classes)
-    elif there.model.number == state.model.number:
+        settings = replace(there.settings, keep=state.settings.keep)
+        change.state = replace(
+            there, version=state.version, settings=settings, next_vertex=state.next_vertex, classes=classes
+        )
+    elif (there.learner, there.tensors) == (state.learner, state.tensors):
         raise NothingToDoError(f"the model of version {version} is the current one")
     else:
-        change.state = replace(state, model=there.model, learner=there.learner, tensors=there.tensors, stale=True)
+        stale = state.stale or there.model.number != state.model.number
+        change.state = replace(state, model=there.model, learner=there.learner, tensors=there.tensors, stale=stale)
     what = f"to {'the model of ' if model_only else ''}version {version}"
     return change.finish("rollback", what, model=change.state.model.number)

@@ -45,7 +45,8 @@ class Workspace:
     folder
         Folder of an existing workspace; `create` makes a new one.
     model, detector
-        Your own model and detector, if the workspace uses some that cannot be stored in a file.
+        Your own model and detector, if the workspace uses some that cannot be stored in a file. Others are ignored:
+        the workspace stores them, and `set` changes them.
     wait
         Seconds to wait for another process that is changing the workspace; by default an error is raised at once.
 
@@ -74,7 +75,7 @@ class Workspace:
         self.wait = wait
         self.made: int | None = None
         """The version that the last command made; None if it changed nothing."""
-        self._own = (model, detector)
+        self._own = (_unless_stored(model, "model"), _unless_stored(detector, "detector"))
         self._contents: tuple[int, Contents] | None = None
         self._groups: tuple[int, list[ReviewGroup]] | None = None
 
@@ -516,8 +517,8 @@ class Workspace:
     def rollback(self, version: int | str, *, model_only: bool = False) -> Outcome:
         """Restore graph, labels, settings and model of an earlier version, or only its model with its detector.
 
-        This makes a new version, so it can be undone. Decisions are kept: they count for vertices that still exist,
-        and are scored with labels that are still valid.
+        This makes a new version, so it can be undone; ``keep`` stays as it is. Decisions are kept: they count for
+        vertices that still exist, and are scored with labels that are still valid.
 
         Parameters
         ----------
@@ -530,6 +531,19 @@ class Workspace:
 
         with self._change() as change:
             return rollback(change, version, model_only=model_only)
+
+
+def _unless_stored(part: _T | None, kind: str) -> _T | None:
+    """Return a model or detector if no file can contain it; otherwise it is the workspace's that counts."""
+    if part is None:
+        return None
+    from evergraph.names import described, rebuilt
+
+    try:
+        rebuilt(described(part), kind)
+    except InputError:
+        return part
+    return None
 
 
 def _settings(graph: EvolvingGraph, history: History, columns: Columns, keep: int) -> Settings:
