@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import hashlib
 import io
@@ -87,12 +88,19 @@ def _read_csv(folder: Path) -> None:
     _tables(folder, read_tables, ".csv", features=["x", "time"], edge_time="")
 
 
+_TREE: dict[str, Any] = {}
+
+
 def _command(*arguments: object) -> None:
     """Run a command in this process; only success and refused input are allowed."""
+    import typer.main
+
     from evergraph.cli import main
     from evergraph.errors import InputError
 
-    with mock.patch("sys.argv", ["evergraph", *map(str, arguments)]):
+    _TREE.setdefault("get_command", functools.cache(typer.main.get_command))  # building it takes longer than the rest
+    argv = ["evergraph", *map(str, arguments)]
+    with mock.patch("sys.argv", argv), mock.patch.multiple(typer.main, **_TREE):
         try:
             main()
         except SystemExit as leaving:

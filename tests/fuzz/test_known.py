@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import decimal
 import json
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from random import Random
@@ -111,6 +113,17 @@ def test_parquet_with_text_that_is_not_utf8_numbers_over_64_bits_and_damaged_thr
             message = str(error)
             assert "v.parquet" in message
             assert "disk" not in message
+
+
+def test_parquet_whose_footer_contradicts_itself(tmp_path: Path) -> None:
+    path, whole = tmp_path / "v.parquet", _parquet_bytes(VERTICES)
+    nullable, required = b"\x25\x02\x18\x02id", b"\x25\x00\x18\x02id"
+    assert whole.count(nullable) == 1
+    path.write_bytes(whole.replace(nullable, required))
+    code = f"from evergraph.datasets import read_tables; read_tables({str(path)!r})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done  # the process is not aborted
+    assert "v.parquet: the Parquet file is damaged (Definition level histogram size mismatch" in done.stderr
 
 
 @pytest.mark.parametrize("encoding", ["RLE_DICTIONARY", "DELTA_BYTE_ARRAY", None])

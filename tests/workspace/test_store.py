@@ -25,6 +25,7 @@ from evergraph.datasets.tables import to_tables
 from evergraph.detect import DOC
 from evergraph.errors import BusyError, DamagedWorkspaceError
 from evergraph.nn import MLP
+from evergraph.report.workspace import workspace_content
 from evergraph.storage import records as storage_records
 from evergraph.storage.files import locked
 from evergraph.storage.objects import Objects
@@ -293,6 +294,51 @@ def test_a_database_that_is_none_is_damage(folder: Path, content: bytes) -> None
         Workspace(folder)
     assert error.value.file == folder / DATABASE
     assert error.value.fix
+
+
+@pytest.mark.parametrize("name", [DATABASE, f"{DATABASE}-journal"])
+def test_a_folder_in_place_of_the_database_is_damage(folder: Path, name: str) -> None:
+    """It does not end in the advice to change permissions."""
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).mkdir()
+    with pytest.raises(DamagedWorkspaceError, match="this is a folder, not a file") as error:
+        Workspace(folder)
+    assert error.value.file == folder / name
+
+
+def test_a_database_that_was_removed_is_damage(folder: Path) -> None:
+    workspace = Workspace(folder)
+    (folder / DATABASE).unlink()
+    with pytest.raises(DamagedWorkspaceError, match="the file is missing"):
+        workspace.status()
+
+
+@pytest.mark.parametrize(
+    ("sql", "problem"),
+    [
+        ("DELETE FROM states WHERE version = (SELECT max(version) FROM versions)", "version 3, .*, is incomplete"),
+        ("DELETE FROM models", "there is no model 1"),
+    ],
+)
+def test_missing_rows_are_damage(folder: Path, sql: str, problem: str) -> None:
+    with contextlib.closing(sqlite3.connect(folder / DATABASE, isolation_level=None)) as connection:
+        connection.execute(sql)
+    with pytest.raises(DamagedWorkspaceError, match=problem) as error:
+        Workspace(folder).status()
+    assert error.value.file == folder / DATABASE
+
+
+def test_decisions_of_a_missing_model_are_damage(folder: Path) -> None:
+    workspace = Workspace(folder)
+    with workspace.store.read() as records:
+        row = records.one("decisions", "TRUE")
+    values = row._replace(model=7)
+    with contextlib.closing(sqlite3.connect(folder / DATABASE, isolation_level=None)) as connection:
+        sql = "UPDATE decisions SET model = 7, checksum = ? WHERE vertex = ?"
+        connection.execute(sql, [storage_records._checksum("decisions", values), row.vertex])
+    for read in (workspace.decisions, workspace.scores, workspace.scored_decisions, lambda: workspace_content(folder)):
+        with pytest.raises(DamagedWorkspaceError, match="there is no model 7"):
+            read()
 
 
 def test_another_database_or_other_tables_are_damage(folder: Path) -> None:

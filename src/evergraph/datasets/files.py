@@ -28,6 +28,7 @@ _LONGEST_FIELD = 2**30
 _CHUNK = 2**20
 LEAST_LIMIT = 256_000_000
 _LIMIT = "EVERGRAPH_MAX_UNPACKED"
+_PROBE = 2**12  # bytes that Arrow reads of each column to check what the file declares
 _BLOCK = 2**26  # bytes that the fast reader takes at once; a row must fit
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT96": 12}  # bytes of a value; 8 of all others
 _ONCE = {
@@ -213,16 +214,14 @@ def open_parquet(path: Path, **options: Any) -> Iterator[pq.ParquetFile]:
             raise InputError(problem, file=path, fix=_AGAIN) from error
 
 
-def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """Read columns of a Parquet file (None: all) in batches, refused where they exceed `unpacked_limit`."""
+def read_parquet(path: Path, columns: Sequence[str]) -> pa.Table:
+    """Read columns of a Parquet file in batches, refused where they exceed `unpacked_limit`."""
     import pyarrow as pa
 
     limit = unpacked_limit(path)
-    with open_parquet(path) as file:
+    with open_parquet(path, buffer_size=_PROBE) as file:
         size, rows, texts = _parquet_sizes(file, columns, limit)
     with open_parquet(path, read_dictionary=texts) as file:
-        if columns is None:
-            columns = file.schema_arrow.names
         parts: list[list[pa.Array]] = [[] for _ in columns]
         if size > limit:
             raise _too_large(path, limit, size)
@@ -241,20 +240,27 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
         return pa.table(chunked, names=list(columns))
 
 
-def _parquet_sizes(file: pq.ParquetFile, columns: Sequence[str] | None, limit: int) -> tuple[int, int, list[str]]:
+def _parquet_sizes(file: pq.ParquetFile, columns: Sequence[str], limit: int) -> tuple[int, int, list[str]]:
     """Return the declared size, how many rows can be read at once, and the columns with dictionaries of strings.
 
     A dictionary can repeat a long string at the cost of some bits, so these columns are not expanded before their size
     is known. Other encodings of strings that can repeat parts are read in few rows, each shorter than the column.
     """
+    import pyarrow as pa
+
+    paths = {place: file.schema.column(place).path for place in range(len(file.schema))}
+    paths = {place: path for place, path in paths.items() if any(f"{path}.".startswith(f"{name}.") for name in columns)}
+    if not paths:
+        raise pa.ArrowInvalid("its columns hold no values")
     size, rows, texts = 0, 65_536, set()
     for number in range(file.metadata.num_row_groups):
+        # If the footer contradicts itself, `column` below aborts the process. Arrow checks the same before it reads
+        # rows, but then raises an error. This reads none.
+        for _ in file.reader.iter_batches(0, [number], column_indices=list(paths), use_threads=False):
+            pass
         group = file.metadata.row_group(number)
-        for place in range(group.num_columns):
+        for place, path in paths.items():
             chunk = group.column(place)
-            path = chunk.path_in_schema
-            if columns is not None and not any(path == name or path.startswith(f"{name}.") for name in columns):
-                continue
             kind = chunk.physical_type
             width = _WIDTHS.get(kind, 8) if kind != "FIXED_LEN_BYTE_ARRAY" else file.schema.column(place).length
             size += max(chunk.total_uncompressed_size, chunk.num_values * width, 0)

@@ -233,7 +233,12 @@ class Database:
     def _opened(self, begin: str) -> Iterator[sqlite3.Connection]:
         """Open the file, of any format, and begin a transaction."""
         for suffix in ("", *_COMPANIONS):
-            refuse_link(self.path.with_name(f"{self.path.name}{suffix}"))
+            path = self.path.with_name(f"{self.path.name}{suffix}")
+            refuse_link(path)
+            if path.is_dir():  # SQLite's error would be that of missing permissions
+                raise self._damaged(path, "this is a folder, not a file")
+        if not self.path.exists():
+            raise self._error("the file is missing")
         with self._sqlite_errors(), contextlib.closing(_connect(self.path)) as connection:
             connection.execute(begin)
             yield connection

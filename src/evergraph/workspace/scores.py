@@ -16,7 +16,7 @@ import numpy as np
 from evergraph.evaluation.metrics import Confusion, accuracy, open_macro_f1
 from evergraph.graph.classes import UNSEEN, total_variation
 from evergraph.presentation.text import command_line
-from evergraph.storage.decoding import InvalidJsonError, converted, parse_json
+from evergraph.storage.decoding import InvalidContentError, InvalidJsonError, converted, parse_json
 from evergraph.storage.records import Records, Row
 from evergraph.workspace.change import counted
 from evergraph.workspace.store import (
@@ -324,10 +324,15 @@ def _read_decisions(records: Records, times: Iterable[int] | None) -> list[Row]:
         "(EXISTS (SELECT 1 FROM labels WHERE labels.vertex = decisions.vertex AND until IS NULL) "
         "OR NOT EXISTS (SELECT 1 FROM labels WHERE labels.id = decisions.id AND until IS NULL))"
     )
-    if times is None:
-        return records.select("decisions", f"{condition} ORDER BY version, vertex")
-    of_times = "time IN (SELECT value FROM json_each(?))"
-    return records.select("decisions", f"{condition} AND {of_times} ORDER BY version, vertex", json.dumps(list(times)))
+    parameters = []
+    if times is not None:
+        condition += " AND time IN (SELECT value FROM json_each(?))"
+        parameters = [json.dumps(list(times))]
+    found = records.select("decisions", f"{condition} ORDER BY version, vertex", *parameters)
+    models = {number for (number,) in records.query("SELECT model FROM models")}
+    if missing := {row.model for row in found} - models:
+        raise InvalidContentError(f"there is no model {min(missing)}, but decisions of it")
+    return found
 
 
 def _score(
@@ -354,7 +359,7 @@ def _score(
             if row.version >= outcome.version:
                 break
             latency = first.setdefault((row.time, row.id), outcome.latency)  # a correction does not change the latency
-            if valid and resolve(row.best) in known.get(row.model, ()):
+            if valid and resolve(row.best) in known[row.model]:
                 found[row.time][row.id] = _Scored(row, truth, truth in known[row.model], latency)
     return found
 

@@ -345,6 +345,8 @@ def read_state(records: Records, version: int | None = None) -> WorkspaceState:
     head = head_of(records)
     version = head if version is None else version
     row = records.one("states", "version = ?", version)
+    if row is None and version == head:
+        raise InvalidContentError(f"version {head}, the current one, is incomplete")
     if row is None:
         fix = _version_fix(records)
         raise InputError(f"version {version} does not exist, or is not kept any more", fix=fix)
