@@ -71,6 +71,38 @@ def test_confusion_counts_each_labelled_vertex_once(folder: Path) -> None:
     assert sum(one.count for one in content.calibration.bins) == scores[0].labelled
 
 
+def test_thresholds_are_those_of_the_current_detector(folder: Path, tmp_path: Path) -> None:
+    """Scores of another detector are on another scale."""
+    workspace = Workspace(shutil.copytree(folder, tmp_path / "ws"))
+
+    def are_of(*models: int) -> bool:
+        curve = workspace_content(tmp_path / "ws").threshold
+        decided = [row for rows in workspace.scored_decisions().values() for row in rows.values()]
+        scores = np.array([row["score"] for row in decided if row["model"] in models])
+        assert not isinstance(curve, Missing)
+        return curve.thresholds == tuple(np.unique(np.quantile(scores, np.arange(101) / 100)).tolist())
+
+    workspace.set(detector="energy")
+    workspace.update()
+    without = workspace_content(tmp_path / "ws")
+    assert isinstance(without.threshold, Missing)
+    assert "was changed" in without.threshold.reason
+    assert not isinstance(without.confusion, Missing)
+    workspace.add(*to_tables(GRAPH, FIRST + 2, FIRST + 2, labels=False))
+    workspace.predict()
+    for time in (FIRST + 1, FIRST + 2):
+        labels = to_tables(GRAPH, time, time)[0]
+        workspace.label(labels.column("id").to_pylist(), labels.column("label").to_pylist())
+    assert are_of(3)
+    assert not are_of(2, 3)
+    workspace.update("warm")
+    assert are_of(3, 4)
+    workspace.rollback(8, model_only=True)  # to gDOC
+    curve = workspace_content(tmp_path / "ws").threshold
+    assert not isinstance(curve, Missing)
+    assert curve.in_force == 0.6
+
+
 def test_the_vertices_to_review_are_those_of_the_workspace(folder: Path) -> None:
     content, rows = workspace_content(folder), Workspace(folder).review(20)
     assert rows

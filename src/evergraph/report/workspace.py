@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from evergraph import __version__
 from evergraph.analysis import GraphDescription, describe
 from evergraph.evaluation.configuration import flat
+from evergraph.presentation.text import command_line
 from evergraph.report.content import (
     Band,
     FlaggedGroup,
@@ -34,6 +34,7 @@ __all__ = ["workspace_content"]
 
 _MOST = 20  # vertices to review
 _COMMANDS = 20  # of the log, the last ones
+_CHANGED = Missing("The model or the detector was changed, and no vertex that it decided since then has a label yet.")
 
 
 def workspace_content(folder: Path) -> ReportContent:
@@ -62,7 +63,7 @@ def workspace_content(folder: Path) -> ReportContent:
         transfer=Missing("Forward transfer compares two runs, so only the report of a run has it."),
         graph=facts,
         history=state.settings.history,
-        **_of_decisions(described.get("detector") or {}, scored, missing),
+        **_of_decisions(described.get("detector") or {}, scored, _of_one_kind(models, state.model.number), missing),
         review=_review(workspace, status.to_review),
         details=_details(workspace, models, described, facts),
         groups=_groups(workspace, folder, status),
@@ -129,27 +130,39 @@ def _band(share: float | None, n: int) -> Band | None:
 
 def _missing(folder: Path, status: Status, *, decided: bool) -> Missing:
     """Return why decisions, or their labels, are missing, and how to get them."""
-    ws = shlex.quote(str(folder))
     if decided:
         return Missing(
             "No decided vertex has a label yet, so the decisions cannot be compared with the truth. To add labels: "
-            f"evergraph ws label {ws} --labels FILE."
+            f"{command_line('ws', 'label', folder, '--labels', 'FILE')}."
         )
-    add = "" if status.undecided else f"evergraph ws add {ws} --vertices FILE --edges FILE, then "
-    return Missing(f"There are no decisions yet. To get this part: {add}evergraph ws predict {ws}.")
+    slice_ = command_line("ws", "add", folder, "--vertices", "FILE", "--edges", "FILE")
+    add = "" if status.undecided else f"{slice_}, then "
+    return Missing(f"There are no decisions yet. To get this part: {add}{command_line('ws', 'predict', folder)}.")
 
 
-def _of_decisions(detector: Mapping[str, Any], scored: Sequence[dict[str, Any]], missing: Missing) -> dict[str, Any]:
-    """Return the parts that count decisions with labels."""
+def _of_one_kind(models: Sequence[ModelRecord], number: int) -> set[int]:
+    """Return the numbers of a model and of those before it, up to a change of model or detector."""
+    records, found = {record.number: record for record in models}, {number}
+    while (record := records[number]).before and not record.is_new_kind:
+        number = record.before
+        found.add(number)
+    return found
+
+
+def _of_decisions(
+    detector: Mapping[str, Any], scored: Sequence[dict[str, Any]], models: Collection[int], missing: Missing
+) -> dict[str, Any]:
+    """Return the parts that count decisions with labels; scores are comparable only for ``models``."""
     if not scored:
         return dict.fromkeys(("confusion", "calibration", "threshold"), missing)
     truth, best, classes = (np.array([row[name] for row in scored], object) for name in ("truth", "best", "class"))
     unseen = np.array([not row["known"] for row in scored])
     probability, score = (np.array([row[name] for row in scored], float) for name in ("probability", "score"))
+    same = np.array([row["model"] in models for row in scored])
     return {
         "confusion": confusion_of(truth, classes, unseen, "all decisions with labels"),
         "calibration": calibration_of(probability, best == truth),
-        "threshold": threshold_of(detector, probability, score, unseen),
+        "threshold": threshold_of(detector, probability[same], score[same], unseen[same]) if same.any() else _CHANGED,
     }
 
 
@@ -176,7 +189,7 @@ def _review(workspace: Workspace, there: int) -> Review | Missing:
 
 
 def _groups(workspace: Workspace, folder: Path, status: Status) -> Groups | Missing:
-    groups, ws = workspace.groups(), shlex.quote(str(folder))
+    groups = workspace.groups()
     if not groups:
         if status.to_review:
             return Missing("The flagged vertices are not similar to each other, so there are no groups.")
@@ -202,10 +215,10 @@ def _groups(workspace: Workspace, folder: Path, status: Status) -> Groups | Miss
         f"those of version {status.version} and change with the workspace):"
     )
     commands = (
-        f"evergraph ws review {ws} --group 1",
-        f"evergraph ws classes create {ws} NAME --group 1",
-        f"evergraph ws review {ws} --group 1 --out review.csv",
-        f"evergraph ws label {ws} --labels review.csv",
+        command_line("ws", "review", folder, "--group", 1),
+        command_line("ws", "classes", "create", folder, "NAME", "--group", 1),
+        command_line("ws", "review", folder, "--group", 1, "--out", "review.csv"),
+        command_line("ws", "label", folder, "--labels", "review.csv"),
     )
     return Groups(found, which, commands)
 

@@ -40,6 +40,8 @@ __all__ = ["Classes", "LogEntry", "ModelRecord", "Settings", "Store", "Workspace
 DATABASE, OBJECTS = "workspace.db", "objects"
 FORMAT_1 = "workspace.json"  # of version 0.1; see `convert`
 _MOST_CLASSES = 10_000_000
+NEW_KIND = "changed, so it starts from random weights"
+"""End of the reason for a cold restart after `Workspace.set`, in the table ``models``."""
 VERSIONED = ("settings", "segments", "classes", "labels", "supports", "fresh")
 """The tables whose rows are valid from one version until another."""
 
@@ -175,6 +177,11 @@ class ModelRecord:
     seconds: float
     version: int
     before: int
+
+    @property
+    def is_new_kind(self) -> bool:
+        """Whether the model or the detector was changed before this model was trained."""
+        return self.why.endswith(NEW_KIND)
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,7 @@ from evergraph.workspace.predict import best_classes, without_labels_of
 from evergraph.workspace.scores import count_fresh
 from evergraph.workspace.settings import decides_with
 from evergraph.workspace.store import (
+    NEW_KIND,
     ModelRecord,
     Settings,
     WorkspaceState,
@@ -99,7 +100,7 @@ def update(change: Change, restart: str, on_step: OnStep | None) -> Outcome:
     if pending:
         change.own = (None if "model" in pending else change.own[0], None if "detector" in pending else change.own[1])
         learner = untrained_learner(change.objects, state, change.own)
-        choice = RestartChoice("cold", f"the {' and the '.join(pending)} changed, so it starts from random weights")
+        choice = RestartChoice("cold", f"the {' and the '.join(pending)} {NEW_KIND}")
     else:
         learner = change.learner().rewound(task.time)  # the newest slices may have been rolled back
         if restart == "auto":
