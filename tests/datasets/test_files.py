@@ -1,8 +1,11 @@
 """Every bad input gets one clear error with file, column, row and fix, exit code 2, and leaves no output."""
 
+import base64
 import gzip
 import json
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -299,3 +302,25 @@ def test_unknown_graph(tmp_path, monkeypatch, command):
     assert code == 2
     assert "nowhere" in err
     assert "metamath" in err
+
+
+@pytest.mark.parametrize("plain_footer", [True, False])
+def test_encrypted_parquet_files_are_refused(tmp_path, plain_footer):
+    """In a process of its own: Arrow used to abort it."""
+    path, code = tmp_path / "v.parquet", "import sys; from evergraph.datasets import read_tables as r; r(sys.argv[1])"
+    encryption = pytest.importorskip("pyarrow.parquet.encryption")
+
+    class Keys(encryption.KmsClient):
+        def wrap_key(self, key, _):
+            return base64.b64encode(key)
+
+    configuration = encryption.EncryptionConfiguration(
+        footer_key="one", column_keys={"two": ["time"]}, plaintext_footer=plain_footer
+    )
+    factory = encryption.CryptoFactory(lambda _: Keys())
+    made = factory.file_encryption_properties(encryption.KmsConnectionConfig(), configuration)
+    table = pa.table({"id": ["a", "b"], "time": [2001, 2002], "label": ["x", "y"]})
+    parquet.write_table(table, path, encryption_properties=made)
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=False)
+    assert "InputError" in done.stderr
+    assert re.search(r"v\.parquet: the Parquet file is encrypted.*Write it without encryption", done.stderr)

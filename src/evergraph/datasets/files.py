@@ -204,14 +204,19 @@ def open_parquet(path: Path, **options: Any) -> Iterator[pq.ParquetFile]:
         try:
             file = pq.ParquetFile(path, **options)
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            problem = f"this is not a Parquet file, or it is damaged ({_first_line(error)})"
-            raise InputError(problem, file=path, fix=f"{_AGAIN}, or {_FORMATS}") from error
+            problem = "this is not a Parquet file, or it is damaged"
+            raise _parquet_error(path, error, problem, f"{_AGAIN}, or {_FORMATS}") from error
         try:
             with file:
                 yield file
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            problem = f"the Parquet file is damaged ({_first_line(error)})"
-            raise InputError(problem, file=path, fix=_AGAIN) from error
+            raise _parquet_error(path, error, "the Parquet file is damaged", _AGAIN) from error
+
+
+def _parquet_error(path: Path, error: Exception, problem: str, fix: str) -> InputError:
+    if "crypt" in str(error):
+        problem, fix = "the Parquet file is encrypted, or damaged", "write it without encryption"
+    return InputError(f"{problem} ({_first_line(error)})", file=path, fix=fix)
 
 
 def read_parquet(path: Path, columns: Sequence[str]) -> pa.Table:
