@@ -72,6 +72,12 @@ def test_no_detector_where_none_helps():
     assert (found.detector, "does not differ from chance" in found.reason) == ("gdoc", True)
 
 
+def test_nothing_is_recommended_without_labels():
+    unknown = float("nan")
+    more = {"unseen": unknown, "false_alarm_rate": unknown}
+    assert recommend(compared({"none": [0.0, 0.0], "gdoc": [0.0, 0.0]}, **more)) is None
+
+
 def test_what_no_command_takes_is_not_recommended():
     assert recommend(compared({f"auto-without-{ABLATIONS[0]}": [0.9, 0.9], "gdoc": [0.1, 0.11]})).detector == "gdoc"
     assert recommend(compared({"none": [0.0, 0.0]})) is None

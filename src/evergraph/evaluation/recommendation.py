@@ -50,12 +50,13 @@ class _Measured:
 def recommend(comparison: Comparison) -> Recommendation | None:
     """Return the detector with the best MCC, or a simpler one that differs from it by less than the spread of seeds.
 
-    The default detector is preferred, then those without an auxiliary model. None if a result is missing.
+    The default detector is preferred, then those without an auxiliary model. None if a result is missing, or no vertex
+    that was decided has a label.
     """
     measured = []
     for one in comparison.candidates:
         summary = comparison.over_graphs(one.name)
-        if not summary:
+        if not summary or summary["unseen"]["mean"] is None:
             return None
         if summary["unseen"]["mean"] == 0:
             return Recommendation(_NONE, "No vertex of these tasks is of an unseen class: there is nothing to detect.")
