@@ -208,3 +208,11 @@ def test_the_next_command_after_import_run_and_review_succeeds(
     assert code == 0, err
     code, out, err = command(*following(out))
     assert (code, out.splitlines()[0]) == (0, f"Nothing to do: {Path(f'./{name}.csv')}: there are no labels."), err
+
+
+def test_a_run_of_the_graph_in_this_folder_is_named_after_it(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synthetic(vertices=60, times=4, classes=2, new_classes=0, seed=1).save(tmp_path / "g")
+    monkeypatch.chdir(tmp_path / "g")
+    assert following(command("inspect", ".")[1])[-2:] == ["--out", "g-run"]

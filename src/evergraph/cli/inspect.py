@@ -115,6 +115,7 @@ def advise(name: str, graph: EvolvingGraph, found: GraphDescription) -> Advice:
     import numpy as np
 
     from evergraph.analysis import first_task
+    from evergraph.evaluation.processes import name_of
     from evergraph.learning.task import AUTO_LEVEL, extend_to_labels
 
     first = first_task(graph)
@@ -149,7 +150,7 @@ def advise(name: str, graph: EvolvingGraph, found: GraphDescription) -> Advice:
         reason = f"Recommended history: {auto}, as --history auto takes. It {why} before the first task ({label})."
         if sizes["75"] > auto:
             reason += f" To see whether longer is better, run --history {sizes['75']} too and compare the accuracy."
-    out = f"{Path(name).name}-run"
+    out = f"{name_of(name)}-run"
     stored = [] if Path(out).exists() else ["--out", out]
     command = command_line("run", Path(name), "--history", history, "--seeds", "0-2", *stored)
     window_vertices = {level: vertices(size) for level, size in (sizes or {}).items()} | {"full": vertices(whole)}
