@@ -261,6 +261,11 @@ def with_settings(kind: str, part: Any, **given: Any) -> Any:
         if key not in (*own, *inner):
             name = _name_of(kind, type(part))
             has = f"has: {', '.join(dict.fromkeys([*inner, *own]))}" if own or inner else "has no settings"
+            if name == "post-hoc":  # which no command calls by this name
+                raise InputError(
+                    f"a detector of a score and a threshold has no setting {key!r}",
+                    fix="name both, as in energy/fixed:0.5",
+                )
             raise InputError(f"the {kind} {name} has no setting {key!r}", fix=f"leave it out; {name} {has}")
     if passed_on := {key: value for key, value in given.items() if key not in own}:
         part = replace(part, base=replace(base, **passed_on))

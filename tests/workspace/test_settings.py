@@ -174,9 +174,13 @@ def test_what_is_changed_back_before_the_update_needs_no_new_model(workspace: Wo
     assert workspace.settings()["model"]["name"] == "gcn"
     workspace.set(model={"hidden": 99})  # of the changed model, not of the trained one
     assert workspace.settings()["model"] == {"name": "gcn", "hidden": 99, "layers": 2, "dropout": 0.5}
+    assert workspace.status().next_command == "update"
     workspace.set(model=MLP(hidden=8), detector="gdoc:0.6")
     assert workspace.state.settings.pending == {}
     assert workspace.learner().detector == GDOC(0.6)
+    assert workspace.status().next_command == "predict"
+    with pytest.raises(NothingToDoError, match="no labels have arrived"):
+        workspace.update()
 
 
 def test_a_rollback_restores_the_settings(workspace: Workspace) -> None:
@@ -261,7 +265,7 @@ def test_wrong_settings_are_refused_and_change_nothing(workspace: Workspace) -> 
         with pytest.raises(InputError, match=match):
             workspace.set(**given)
     workspace.set(detector="energy")
-    with pytest.raises(InputError, match="the detector post-hoc has no setting 'threshold'"):
+    with pytest.raises(InputError, match=r"has no setting 'threshold'.* as in energy/fixed:0\.5"):
         workspace.set(detector={"threshold": 0.5})
     workspace.rollback(2)
     assert {name: rows for name, rows in rows_of(workspace).items() if name in ("tags", "labels")} == {

@@ -187,7 +187,7 @@ class Steps(RuleBasedStateMachine):
     def update(self, restart: Any) -> None:
         learnable = self.now.learnable()
         oldest = min(self.now.times.values())
-        anew = self.now.stale or any(time >= oldest for time in self.now.fresh)
+        anew = self.now.stale or self.now.width != self.now.trained or any(time >= oldest for time in self.now.fresh)
         if not anew or not learnable:
             self.refused(lambda: self.workspace.update(restart))
             return
@@ -251,7 +251,6 @@ class Steps(RuleBasedStateMachine):
             self.refused(lambda: self.workspace.set(**given))
             return
         self.workspace.set(**given)
-        self.now.stale |= self.now.width != width
         self.now.width, self.now.keep = width, keep
         self.done()
 

@@ -122,7 +122,7 @@ def status(records: Records, state: WorkspaceState, folder: Path) -> Status:
         undecided,
         0 if _update_was_skipped(records) else fresh,
         flagged,
-        stale=state.stale,
+        stale=state.stale or bool(state.settings.pending),
         labelled=latest is not None,
     )
     axis = state.settings.axis

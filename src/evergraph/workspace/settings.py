@@ -54,6 +54,8 @@ def in_words(value: Any) -> str:
         return "default"
     if not isinstance(value, Mapping):
         return ", ".join(map(in_words, value)) if isinstance(value, list) else str(value)
+    if value["name"] == "post-hoc":  # as in energy/back-test
+        return f"{in_words(value['by'])} with the threshold {in_words(value['threshold'])}"
     parts = {key: part for key, part in value.items() if key not in ("name", "version") and part is not None}
     listed = ", ".join(f"{key} {in_words(part)}" for key, part in parts.items())
     return f"{value['name']} ({listed})" if listed else str(value["name"])
@@ -135,7 +137,7 @@ def change_settings(
     if not changed:
         raise NothingToDoError(", ".join(same) or "no setting is given")
     settings = replace(settings, pending=pending)
-    stale = state.stale or bool(changed.keys() - {"keep"} - (set() if "detector" in pending else {"detector"}))
+    stale = state.stale or not changed.keys().isdisjoint(("history", "steps", "lr"))
     write_settings(change.records, settings, change.version)
     described_as = change.objects.put(json.dumps(learner, ensure_ascii=False, allow_nan=False).encode(), "json")
     change.state = replace(state, settings=settings, learner=described_as, stale=stale)

@@ -264,7 +264,8 @@ class WorkspaceState:
     learner, tensors
         Names of the objects that store it.
     stale
-        Whether the model is outdated for another reason than new labels: classes changed, or it was rolled back.
+        Whether the model is outdated for another reason than new labels or a pending setting: classes, history, steps
+        or learning rate changed, or it was rolled back.
     fresh_labels
         Number of labels that arrived since the model was trained.
     vertices, edges, first_time, last_time

@@ -137,7 +137,7 @@ def update(change: Change, restart: str, on_step: OnStep | None) -> Outcome:
 
 
 def _refuse_nothing_new(change: Change, task: Task, fresh: int) -> None:
-    if change.state.stale or fresh:
+    if change.state.stale or change.state.settings.pending or fresh:
         return
     if not change.state.fresh_labels:
         raise NothingToDoError("no labels have arrived since the model was trained")
