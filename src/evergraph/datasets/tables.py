@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Columns", "feature_columns", "read_edges", "read_ids", "read_tables", "read_vertices", "to_tables"]
 
+_LONGEST_PATTERN = 1_000  # characters; the time to translate a pattern grows with the square of its brackets
+
 log = logging.getLogger(__name__)
 
 
@@ -201,7 +203,9 @@ def _features(table: TableFile, patterns: Sequence[str]) -> list[str]:
     found: dict[str, None] = {}
     for pattern in patterns:
         # An exact name is not a pattern: column names may have brackets, as emb[0].
-        meant = [pattern] if pattern in table.names else [name for name in table.names if fnmatchcase(name, pattern)]
+        meant = [pattern] if pattern in table.names else []
+        if not meant and len(pattern) <= _LONGEST_PATTERN:
+            meant = [name for name in table.names if fnmatchcase(name, pattern)]
         if not meant:
             table.origin.fail(
                 f"no column is named '{pattern}' (there are: {', '.join(table.names)})",
