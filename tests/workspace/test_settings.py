@@ -94,6 +94,7 @@ CHANGES: list[tuple[dict[str, Any], bool]] = [  # and whether the next update st
     ({"steps": 3}, False),
     ({"lr": 0.01}, False),
     ({"keep": 3}, False),
+    ({"history": np.int64(1), "lr": np.float32(0.5), "keep": np.int64(3)}, False),
     ({"model": "gcn:hidden=4", "detector": "auto", "history": 1, "steps": 3, "lr": 0.01, "keep": 2}, True),
 ]
 
@@ -252,6 +253,11 @@ def test_wrong_settings_are_refused_and_change_nothing(workspace: Workspace) -> 
     before = rows_of(workspace)
     for given, match in [
         ({"keep": 1}, "keep is 1"),
+        ({"keep": 2.5}, r"keep is 2\.5"),
+        ({"keep": 2**40}, "keep is 1099511627776"),
+        ({"history": 2**40}, "the history is 1099511627776"),
+        ({"lr": float("inf")}, "lr is inf"),
+        ({"lr": "high"}, "lr is 'high'"),
         ({"history": 0}, "the history is 0"),
         ({"history": "most"}, "the history is 'most'"),
         ({"steps": 0}, "steps is 0"),

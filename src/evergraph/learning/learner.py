@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 import logging
+import math
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
@@ -560,12 +562,15 @@ class LifelongLearner:
         def is_whole(value: object, least: int) -> bool:
             return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
+        def is_finite(value: object) -> bool:
+            return isinstance(value, Real) and math.isfinite(value)
+
         kernels, restarts = ("auto", "numba", "torch"), get_args(Restart)
         checks = {
             "restart": (self.restart in restarts, f"choose one of {', '.join(restarts)}"),
             "steps": (is_whole(self.steps, 1), "set it to a whole number from 1 up"),
-            "lr": (self.lr is None or self.lr > 0, "set it to a number above 0"),
-            "weight_decay": (self.weight_decay >= 0, "set it to a number from 0 up"),
+            "lr": (self.lr is None or (is_finite(self.lr) and self.lr > 0), "set it to a number above 0"),
+            "weight_decay": (is_finite(self.weight_decay) and self.weight_decay >= 0, "set it to a number from 0 up"),
             "seed": (is_whole(self.seed, 0), "set it to a whole number from 0 up"),
             "kernels": (self.kernels in kernels, f"choose one of {', '.join(kernels)}"),
             "detector": (isinstance(self.detector, Detector | None), "pass a detector of evergraph.detect"),

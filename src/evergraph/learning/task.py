@@ -270,7 +270,7 @@ def resolve_history(graph: EvolvingGraph, time: int, history: History) -> int | 
         return None
     if history == "auto":
         return choose_history(graph, time)
-    if isinstance(history, bool) or not isinstance(history, (int, np.integer)) or history < 1:
+    if isinstance(history, bool) or not isinstance(history, (int, np.integer)) or not 0 < history < 2**31:
         raise _bad_history(history)
     return int(history)
 

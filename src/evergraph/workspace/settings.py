@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from evergraph.errors import InputError, NothingToDoError
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.learning.task import AUTO_LEVEL, History, extend_to_labels, history_sizes, resolve_history
@@ -79,10 +81,11 @@ def choose_history(graph: EvolvingGraph, history: History) -> tuple[int | None, 
     return size, f"history of {graph.axis.counted(size)}, which {covers} ({shares})"
 
 
-def check_keep(keep: int) -> None:
-    """Refuse to keep fewer than 2 versions."""
-    if keep < 2:
-        raise InputError(f"keep is {keep}", fix="keep at least 2 versions")
+def check_keep(keep: Any) -> int:
+    """Return a number of versions to keep as a plain integer; refuse fewer than 2."""
+    if not isinstance(keep, (int, np.integer)) or not 2 <= keep < 2**31:
+        raise InputError(f"keep is {keep!r}", fix="keep at least 2 versions, and fewer than 2,147,483,648")
+    return int(keep)
 
 
 # --- changing them ---------------------------------------------------------------------------------------------------
@@ -126,11 +129,10 @@ def change_settings(
     LifelongLearner(steps=1 if steps is None else steps, lr=lr)  # refuses wrong values
     for name, value in (("steps", steps), ("lr", lr)):
         if value is not None:
-            wanted[name] = learner["settings"][name] = value
+            wanted[name] = learner["settings"][name] = described(value)
     if keep is not None:
-        check_keep(keep)
-        wanted["keep"] = keep
-        settings = replace(settings, keep=keep)
+        wanted["keep"] = check_keep(keep)
+        settings = replace(settings, keep=wanted["keep"])
     changed = {name: value for name, value in wanted.items() if value != before[name]}
     same = [f"{name} is {in_words(before[name])} already" for name in wanted if name not in changed]
     facts = {"changed": {name: [before[name], value] for name, value in changed.items()}, "settings": before | wanted}

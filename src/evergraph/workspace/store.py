@@ -398,7 +398,8 @@ def read_settings(records: Records, version: int | None = None) -> Settings:
 def write_settings(records: Records, settings: Settings, version: int = 1) -> None:
     """Write the settings of a new workspace, or those that a version changes."""
     before = {row.name: row.value for row in records.select("settings", valid_in(None))}
-    now = {name: json.dumps(value) for name, value in asdict(settings).items()}
+    now = {name: json.dumps(value, allow_nan=False) for name, value in asdict(settings).items()}
+    converted({name: parse_json(value) for name, value in now.items()}, Settings)  # what cannot be read is not written
     for name in (name for name in now if before.get(name) != now[name]):
         records.replace("settings", "name = ? AND until IS NULL", (name,), until=version)
         records.insert("settings", [(name, now[name], version, None)])

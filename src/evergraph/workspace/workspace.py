@@ -122,8 +122,7 @@ class Workspace:
         from evergraph.workspace.scores import late_warnings
         from evergraph.workspace.settings import check_keep
 
-        check_keep(keep)
-        settings = _settings(graph, history, columns or Columns(), keep)
+        settings = _settings(graph, history, columns or Columns(), check_keep(keep))
         learning = {"steps": steps, "lr": lr, "text": text, "seed": seed}
         with Store.new(Path(folder)) as (records, objects):
             update.create(records, objects, graph, (model, detector), settings, learning, on_step)
