@@ -15,12 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 from evergraph import EvolvingGraph
 from evergraph.datasets import load, read_records, read_tables
 from evergraph.datasets.download import unpack
 from evergraph.datasets.published import read_published
-from evergraph.errors import DamagedGraphError, DownloadError, InputError
+from evergraph.errors import DamagedGraphError, DamagedLearnerError, DownloadError, InputError
 from evergraph.evaluation.run_folder import read_run
 from evergraph.learning.learner import LifelongLearner
 from evergraph.storage.checksummed import load_json
@@ -173,6 +174,8 @@ def test_zips_with_other_methods_and_odd_names(tmp_path: Path) -> None:
         (("model", "hidden"), 2**40),
         (("model", "layers"), 2**40),
         (("settings", "device"), "cuda:-1"),
+        (("settings", "device"), True),
+        (("settings", "device"), 0.5),
         (("settings", "steps"), None),
         (("classes",), "abc"),
         (("losses",), {}),
@@ -204,3 +207,47 @@ def test_edited_rows_of_a_run(tmp_path: Path, name: str, value: Any) -> None:
     path.write_text("\n".join([json.dumps(json.loads(first) | {name: value}), *rest, ""]))
     with pytest.raises(InputError, match=r"results\.jsonl, line 1"):
         read_run(tmp_path / "run")
+
+
+@pytest.mark.parametrize("value", [[], "x", 3])
+def test_an_edited_threshold_of_a_learner(tmp_path: Path, value: Any) -> None:
+    READERS["learner"].sample(tmp_path)
+    _edit(tmp_path / "energy" / "learner.json", lambda content: content["detector"].update(threshold=value))
+    with pytest.raises(InputError, match=r"learner\.json"):
+        LifelongLearner.load(tmp_path / "energy")
+
+
+def test_an_edited_state_of_a_detector(tmp_path: Path) -> None:
+    reader = READERS["learner"]
+    reader.sample(tmp_path)
+    learners = reader.read(tmp_path)
+    learners[1]._state["mean"] = torch.tensor(0.5)
+    learners[1].save(tmp_path / "energy")
+    with pytest.raises(DamagedLearnerError, match="cannot use the state"):
+        reader.use(reader.read(tmp_path))
+
+
+def test_edited_recordings(tmp_path: Path) -> None:
+    reader, path = READERS["recording"], tmp_path / "recording" / "recording.json"
+    reader.sample(tmp_path)
+    whole = path.read_bytes()
+
+    def swap_kinds(content: Any) -> None:
+        for event in content["events"]:
+            event["kind"] = {"decide": "observe"}.get(event["kind"], event["kind"])
+
+    def drop_classes(content: Any) -> None:
+        for event in content["events"]:
+            event["classes"] = []
+
+    for change in (swap_kinds, drop_classes, lambda content: content["view"].pop("history")):
+        damage.write(path, whole)
+        _edit(path, change)
+        with pytest.raises(InputError, match=r"\.safetensors: |recording\.json: "):
+            reader.use(reader.read(tmp_path))
+
+
+def _edit(path: Path, change: Any) -> None:
+    content = json.loads(json.loads(path.read_bytes())["content"])
+    change(content)
+    damage.write(path, damage._sealed(Random(0), content))

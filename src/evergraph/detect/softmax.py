@@ -13,6 +13,7 @@ from evergraph.detect.base import Decision, Detector, Outputs, Requirements, Sta
 from evergraph.detect.cross_entropy import cross_entropy, shares_of
 from evergraph.detect.scores import Energy, Relative, Score
 from evergraph.detect.thresholds import BackTest, Past, Threshold
+from evergraph.errors import InputError
 
 __all__ = ["IsoMax", "PostHoc", "Softmax"]
 
@@ -66,6 +67,12 @@ class PostHoc(Softmax):
 
     by: Score = field(default_factory=lambda: Relative(Energy()))
     threshold: Threshold = field(default_factory=BackTest)
+
+    def __post_init__(self) -> None:
+        for name, kind in (("by", Score), ("threshold", Threshold)):
+            if not isinstance(value := getattr(self, name), kind):
+                fix = f"pass a {kind.__name__.lower()} of evergraph.detect"
+                raise InputError(f"the argument {name} is {value!r}", fix=fix)
 
     @property
     def requires(self) -> Requirements:

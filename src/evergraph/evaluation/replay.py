@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypedDict
+from typing import Annotated, Any, ClassVar, Literal, Required, TypedDict
 
 import msgspec
 import numpy as np
@@ -82,7 +82,7 @@ class Event(msgspec.Struct, frozen=True, rename={"backtest": "rehearsal"}):
 
 
 class _View(TypedDict, total=False):
-    history: int | None
+    history: Required[int | None]
     mode: Literal["transductive", "inductive"]
     label_rate: float
     reach_back: bool
@@ -148,6 +148,10 @@ class Recording:
                 raise InvalidContentError("it has no rows of logits")
             if targets is not None and (targets.shape != logits.shape[:1] or targets.dtype != torch.int64):
                 raise InvalidContentError("it has no class for each vertex")
+            if event.kind != "decide" and targets is None:
+                raise InvalidContentError("it has no targets")
+            if event.kind == "decide" and logits.shape[1] != len(event.classes):
+                raise InvalidContentError("it has not one logit for each class")
             return found
 
 

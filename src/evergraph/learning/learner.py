@@ -340,8 +340,8 @@ class LifelongLearner:
         best = outputs.logits.argmax(1).cpu().numpy()
         try:
             score, flagged = FittedDetector(decider, self._state).decide(outputs)
-        except (RuntimeError, LookupError) as error:
-            if not self._loaded:
+        except (RuntimeError, LookupError, TypeError, ValueError) as error:
+            if not self._loaded or isinstance(error, EvergraphError):
                 raise
             # What its state means, only the detector knows, so a file that was edited is found here.
             raise DamagedLearnerError(
@@ -573,6 +573,7 @@ class LifelongLearner:
             "weight_decay": (is_finite(self.weight_decay) and self.weight_decay >= 0, "set it to a number from 0 up"),
             "seed": (is_whole(self.seed, 0), "set it to a whole number from 0 up"),
             "kernels": (self.kernels in kernels, f"choose one of {', '.join(kernels)}"),
+            "device": (isinstance(self.device, str | torch.device), 'name a device of torch, such as "cpu"'),
             "detector": (isinstance(self.detector, Detector | None), "pass a detector of evergraph.detect"),
         }
         for name, (valid, fix) in checks.items():
