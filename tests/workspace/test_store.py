@@ -341,6 +341,29 @@ def test_decisions_of_a_missing_model_are_damage(folder: Path) -> None:
             read()
 
 
+def edit(folder: Path, table: str, **changes: Any) -> None:
+    """Change the first row of a table, with a right checksum."""
+    with Store(folder).read() as records:
+        row = records.one(table, "TRUE")._replace(**changes)
+    names = ", ".join(f"{name} = ?" for name in (*row._fields, "checksum"))
+    with contextlib.closing(sqlite3.connect(folder / DATABASE, isolation_level=None)) as connection:
+        sql = f"UPDATE {table} SET {names} WHERE rowid = (SELECT min(rowid) FROM {table})"
+        connection.execute(sql, [*row, storage_records._checksum(table, row)])
+
+
+@pytest.mark.parametrize("label", [256, 2**31 - 1, 2**40, -2])
+def test_a_label_of_no_class_is_damage(folder: Path, label: int) -> None:
+    edit(folder, "labels", label=label)
+    with pytest.raises(DamagedWorkspaceError, match="labels are out of range"):
+        _ = Workspace(folder).graph
+
+
+@pytest.mark.parametrize("previous", [1, 7])
+def test_a_model_after_itself_or_none_ends_the_report(folder: Path, previous: int) -> None:
+    edit(folder, "models", previous=previous)
+    assert workspace_content(folder).kind == "workspace"
+
+
 def test_another_database_or_other_tables_are_damage(folder: Path) -> None:
     for sql in ("CREATE TRIGGER t AFTER INSERT ON labels BEGIN DELETE FROM decisions; END", "DROP INDEX labels_id"):
         copy = folder.with_name("copy")

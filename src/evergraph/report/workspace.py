@@ -143,7 +143,7 @@ def _missing(folder: Path, status: Status, *, decided: bool) -> Missing:
 def _of_one_kind(models: Sequence[ModelRecord], number: int) -> set[int]:
     """Return the numbers of a model and of those before it, up to a change of model or detector."""
     records, found = {record.number: record for record in models}, {number}
-    while (record := records[number]).before and not record.is_new_kind:
+    while (record := records[number]).before in records.keys() - found and not record.is_new_kind:
         number = record.before
         found.add(number)
     return found

@@ -119,9 +119,12 @@ class Contents:
                 raise InvalidContentError("the numbers of vertices and labels differ")
             if (problem := find_damage(graph)) is not None:
                 raise InvalidContentError(problem)
-            if labels.min() < -1 or labels.max() > max([*classes.rows, *classes.gone], default=0):
+            most = max([*classes.rows, *classes.gone], default=0)
+            if labels.min() < -1 or labels.max() > most:
                 raise InvalidContentError("labels are out of range")
         found = records.select("labels", valid_in(version))
+        if not all(row.label is None or 0 <= row.label <= most for row in found):
+            raise InvalidContentError("labels are out of range")
         labels = np.array(labels)
         places = cls(graph, vertices, labels).rows_of(row.vertex for row in found)
         labels[places] = [-1 if row.label is None else row.label for row in found]

@@ -556,7 +556,7 @@ class Store:
     def flush(self, records: Records, version: int, keep: int) -> None:
         """Before a commit: drop versions that are not kept any more, and sync the new objects."""
         records.delete("garbage", "TRUE")
-        drop_versions(records, version - keep + 1)
+        drop_versions(records, max(version - keep + 1, 1))
         self.objects.sync()
 
     def _remove_unneeded(self, records: Records) -> None:
