@@ -187,6 +187,7 @@ def run_in_child(command: Command, path: Path) -> None:
     if not child:
         for stream, file in ((1, out), (2, errors)):
             os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
+        sys.stdout, sys.stderr = open(1, "w", encoding="utf-8"), open(2, "w", encoding="utf-8")  # noqa: SIM115
         sys.argv = ["evergraph", *command.arguments]
         code: Any = 1
         try:

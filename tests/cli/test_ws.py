@@ -963,7 +963,7 @@ LOOKING, CHANGING = ("status", "scores", "log"), ("predict", "label", "add", "re
         (foreign, ["workspace.db", "not the database of an Evergraph workspace"], LOOKING + CHANGING),
         (of_a_newer_version, ["99", "Update Evergraph"], LOOKING + CHANGING),
         (a_byte_of_the_version, ["workspace.db", "not what was saved"], LOOKING + CHANGING),
-        (without_its_version, ["does not exist"], LOOKING + CHANGING),
+        (without_its_version, ["workspace.db", "version 3, the current one, is incomplete"], LOOKING + CHANGING),
         (without_a_segment, [".segment", "cannot be read"], CHANGING),
         (with_a_short_segment, [".segment", "not those that were saved"], CHANGING),
     ],

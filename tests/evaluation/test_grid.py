@@ -490,7 +490,7 @@ def test_a_command_of_several_processes_that_is_ended_leaves_its_results_and_not
     assert "Traceback" not in told
     if end == "a worker killed":
         assert "error: one of the processes was killed, perhaps because memory ran out." in told
-        assert "run the same command again, with fewer processes (--jobs) if needed" in told
+        assert "Run the same command again, with fewer processes (--jobs) if needed" in told
     before = runs(tmp_path)
     assert_whole(tmp_path / "r", [trials[number] for number in before if number not in dict(stalled)])
     run_grid(trials, tmp_path / "r")

@@ -183,7 +183,7 @@ def test_a_workspace_of_0_2_is_upgraded_once(tmp_path: Path, caplog: pytest.LogC
     workspace.verify()
     workspace.set(history=1, keep=3)
     workspace.rollback(expected["kept"][-2])
-    assert (workspace.state.settings.history, workspace.state.settings.keep) == (2, 4)
+    assert (workspace.state.settings.history, workspace.state.settings.keep) == (2, 3)  # keep stays as it is
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a POSIX system")
