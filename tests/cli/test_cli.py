@@ -71,6 +71,13 @@ def test_inspect_recommends_a_history_and_a_command_that_works(tmp_path, monkeyp
     out = " ".join(command("inspect", "one graph")[1].split())
     assert "Recommended history: full." in out
     assert "--history full --seeds 0-2" in out
+    found = json.loads(command("inspect", "one graph", "--json")[1])
+    vertices, size = found["window_vertices"], found["past_history"]["100"]
+    assert found["auto_history"] < size
+    monkeypatch.setattr(inspect, "_FEW", vertices["100"])  # more than auto leaves
+    out = " ".join(command("inspect", "one graph")[1].split())
+    assert f"Recommended history: {size}. --history auto takes {found['auto_history']}, which leaves only" in out
+    assert f"--history {size} --seeds 0-2" in out
 
 
 def test_inspect_names_no_command_that_would_fail(tmp_path, command):

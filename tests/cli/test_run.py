@@ -275,6 +275,7 @@ def test_processes_do_not_change_what_is_printed(folder, command):
         (["--weight-decay", "-1"], "Set it to a number from 0 up"),
         (["--first", "soon"], "'soon'"),
         (["--first", "99"], "Choose an earlier first task"),
+        (["--first", "0"], "Choose a first task after"),
         (["--label-rate", "0"], "above 0 and up to 1"),
         (["--label-rate", "nan"], "above 0 and up to 1"),
         (["--label-rate", "1e-9"], "Error: there is no label before 2 to train on. Label earlier vertices"),
@@ -295,12 +296,12 @@ def test_a_task_without_labels_reaches_back_and_says_so(tmp_path, command):
     code, out, err = command("run", tmp_path / "g", "--steps", "2")
     assert code == 0
     assert "history 3 (auto)" in " ".join(out.split())
-    assert "The history is 3 steps instead of 1 step, to reach the latest labels before 3" in err
+    assert "The history is 3 periods instead of 1 period, to reach the latest labels before 3" in err
     code, out, err = command("run", tmp_path / "g", "--steps", "2", "--history", "1", "--out", tmp_path / "r")
     assert code == 0
     assert "history 1," in " ".join(out.split())
     assert "3 of 3 tasks have no label to train on within the history of 1." in " ".join(out.split())
-    assert "There is no label to train on in 2 to 2: the model for 3 trains on 0 to 2 instead." in err
+    assert "2 has no labels to train on: the model for 3 trains on those of 0." in err
     rows = [json.loads(line) for line in (tmp_path / "r" / "results.jsonl").read_text().splitlines()]
     assert [(row["time"], row["history"], row["train_vertices"]) for row in rows] == [(3, 3, 2), (6, 3, 2), (9, 3, 2)]
     assert command("report", tmp_path / "r", "--out", tmp_path / "r.html")[0] == 0

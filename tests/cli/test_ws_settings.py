@@ -66,7 +66,7 @@ def test_what_changes_is_shown_with_what_it_means_and_the_next_command(command, 
     assert "Version 4 (set)" in out
     for line in ("- history: 1 -> 3", "- detector: gdoc (threshold 0.5) -> gdoc (threshold 0.9)", "- keep: 10 -> 4"):
         assert line in out
-    assert "- the next update trains on 3 steps" in out
+    assert "- the next update trains on 3 periods" in out
     assert "- the detector applies from the next predict on" in out
     assert f"Next: evergraph ws update {ws}" in out
     assert Workspace(ws).log()[-1].what == (

@@ -69,7 +69,7 @@ def test_no_detector_where_none_helps():
     assert recommend(compared({"gdoc": [-0.1, -0.2], "auto": [-0.3, 0]})).detector == "none"
     assert "nothing to detect" in recommend(compared({"gdoc": [0, 0]}, unseen=0.0)).reason
     found = recommend(compared({"gdoc": [0.1, -0.05, 0.02]}))
-    assert (found.detector, "does not differ from chance" in found.reason) == ("gdoc", True)
+    assert (found.detector, "The MCC of gdoc does not differ from chance" in found.reason) == ("gdoc", True)
 
 
 def test_nothing_is_recommended_without_labels():

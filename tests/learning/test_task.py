@@ -55,7 +55,7 @@ def test_a_task_without_labels_reaches_back_to_the_latest_released_ones(
     vertices: list[tuple[int, str | None]], history: int, mode: Any, label_rate: float, seed: int
 ) -> None:
     graph = timeline([time for time, _ in vertices], [label for _, label in vertices])
-    for task in tasks(graph, history, first=graph.first_time, label_rate=label_rate, mode=mode, seed=seed):
+    for task in tasks(graph, history, first=graph.first_time + 1, label_rate=label_rate, mode=mode, seed=seed):
         everything = replace(task, history=None)
         released = everything.training.times[everything.targets >= 0]
         assert (released < task.time).all()  # no label of the slice or of later ones
@@ -91,7 +91,7 @@ def test_auto_never_chooses_a_history_without_labels(caplog: Any) -> None:
     graph = timeline([0, 0, 3, 3, 6, 6], ["x", "y", "x", "y", "x", "y"], edges)
     caplog.set_level("INFO", "evergraph")
     assert choose_history(graph, before=6) == 3
-    assert "The history is 3 steps instead of 1 step, to reach the latest labels before 6" in caplog.text
+    assert "The history is 3 periods instead of 1 period, to reach the latest labels before 6" in caplog.text
     assert [task.periods for task in tasks(graph, "auto", first=6)] == [3]
     assert choose_history(graph.relabel([2, 3], [None, None]), before=6) == 6
     assert choose_history(graph.relabel(range(6), [None] * 6), before=6) == 1  # there is nothing to reach
@@ -104,7 +104,7 @@ def test_auto_takes_all_periods_if_there_are_no_edges_before_the_task(caplog: An
     for edges in (None, [[1, 1]], [[5, 4]]):
         found = list(tasks(timeline([0, 0, 3, 3, 6, 6], ["x", "y"] * 3, edges), "auto", first=6))
         assert [(task.time, task.history) for task in found] == [(6, 6)]
-    assert "The graph has no edges before 6 to choose a history from: it is 6 steps, all before it." in caplog.text
+    assert "The graph has no edges before 6 to choose a history from: it is 6 periods, all before it." in caplog.text
 
 
 def test_one_task_for_each_time_that_has_vertices() -> None:
@@ -112,8 +112,13 @@ def test_one_task_for_each_time_that_has_vertices() -> None:
     assert [task.time for task in tasks(graph, 1, first=1)] == [1, 4, 7]
     assert [task.time for task in tasks(graph, 1, first=2)] == [4, 7]
     assert next(task.time for task in tasks(graph, "full")) == first_task(graph)
-    # Before the first time there is nothing to learn from.
-    assert next(task.time for task in tasks(graph, 1, first=0)) == 1
+
+
+@pytest.mark.parametrize("first", [-5, 0])
+def test_a_first_task_with_nothing_before_it_is_refused(first: int) -> None:
+    with pytest.raises(InputError, match=f"first task is {first}, but the graph starts at 0") as error:
+        next(tasks(timeline([0, 1, 4]), 1, first=first))
+    assert error.value.fix == "choose a first task after 0, up to 4"
 
 
 def test_full_history_sees_all_that_came_before() -> None:

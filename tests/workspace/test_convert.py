@@ -96,7 +96,7 @@ def as_text(decisions: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_all_is_there_and_decides_as_before(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         workspace = Workspace(folder)
-    assert "converted from version 0.1, with 23 versions" in caplog.text
+    assert "converted from format 1, with 23 versions" in caplog.text
     assert all_of(workspace) == told(folder)
     assert workspace.verify()["objects"] == len(list((folder / "objects").iterdir()))
     assert {path.name for path in folder.iterdir()} == {".lock", DATABASE, "objects"}
@@ -170,7 +170,7 @@ def test_a_workspace_of_0_2_is_upgraded_once(tmp_path: Path, caplog: pytest.LogC
     folder, expected = unpack_2(tmp_path)
     with caplog.at_level(logging.INFO):
         workspace = Workspace(folder)
-        assert caplog.text.count("upgraded from the format of version 0.2") == 1
+        assert caplog.text.count("upgraded from format 2") == 1
         Workspace(folder)
         assert caplog.text.count("upgraded") == 1
     status = workspace.status().as_dict()

@@ -101,7 +101,7 @@ def time_differences(graphs: Sequence[GraphDescription]) -> Figure:
     with _grid(len(graphs), columns=3, height=2.3) as (picture, panels):
         for index, (panel, found) in enumerate(zip(panels, graphs, strict=False)):
             drawn = [(one.hops, _box(one)) for hops in HOPS if (one := found.differences.get(str(hops))) and one.pairs]
-            steps = "" if found.time_steps == "steps" else f", in {found.time_steps}"
+            steps = "" if found.time_steps == "periods" else f", in {found.time_steps}"
             steps += " (estimated)" if any(one.error is not None for one in found.differences.values()) else ""
             panel.set(title=f"{_short(found.name)}{steps}", xlabel="hops", xlim=(0.4, len(HOPS) + 0.6))
             if index % 3 == 0:

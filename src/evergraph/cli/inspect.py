@@ -20,7 +20,7 @@ from evergraph.cli.common import (
     set_up_logging,
 )
 from evergraph.errors import InputError
-from evergraph.presentation.text import command_line, visible
+from evergraph.presentation.text import command_line, counted, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 _MOST_TASKS = 40
 _LARGE = 200_000  # from this many vertices on, figures estimate the time differences from a sample
 _SAMPLE = 10_000
-_FEW = 1_000  # vertices per task below which a shorter history than full is not worth its loss
+_VERTICES = ("vertex", "vertices")
+_FEW = 1_000  # vertices per task below which a shorter history is not worth its loss
 _AS_THEY_ARE = (
     *("vertices", "edges", "features", "label_rate", "time_unit", "time_step", "first_task", "test_vertices"),
     *("unseen_vertices", "homophily", "mean_degree", "isolated", "power_law"),
@@ -72,7 +73,7 @@ def inspect(
     if sample is None and figures is not None and len(opened) >= _LARGE:
         sample = _SAMPLE
     hops = {k} if figures is None else {k, *HOPS}
-    with progress(f"Counting time differences over {k} hops", silent):
+    with progress(f"Counting time differences over {counted(k, 'hop')}", silent):
         found = describe(opened, Path(graph).name, hops=sorted(hops), past=True, sample=sample)
         advice = advise(graph, opened, found)
     drawn: list[Path] = []
@@ -138,11 +139,12 @@ def advise(name: str, graph: EvolvingGraph, found: GraphDescription) -> Advice:
     label = graph.axis.label(first)
     history, few = str(auto), vertices(auto) < _FEW and vertices(auto) < vertices(whole)
     if few:
-        history = "full"
-        reason = (
-            f"Recommended history: full. --history auto takes {auto}, which leaves only {vertices(auto):,} vertices "
-            "per task to train and predict."
-        )
+        enough = (size for size in sorted((sizes or {}).values()) if size > auto and vertices(size) >= _FEW)
+        history = str(next(enough, "full"))
+        left = counted(vertices(auto), *_VERTICES)
+        reason = f"Recommended history: {history}. --history auto takes {auto}, which leaves only {left} per task"
+        is_full = history == "full"
+        reason += " to train and predict." if is_full else f"; {history} is the smallest of these sizes with {_FEW:,}."
     elif sizes is None:
         reason = f"Recommended history: {auto}, all periods before the first task ({label}): it has no edges before it."
     else:
@@ -189,21 +191,22 @@ def show(to: Console, name: str, found: GraphDescription, k: int, advice: Advice
 
     facts = Table(title=Text(visible(name)), title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
     facts.add_row("vertices", f"{found.vertices:,}, {found.label_rate:.1%} of them labelled")
-    degree = f"{found.mean_degree:.1f} per vertex, {found.isolated:,} vertices without edges"
+    degree = f"{found.mean_degree:.1f} per vertex, {counted(found.isolated, *_VERTICES)} without edges"
     facts.add_row("edges", f"{found.edges:,}; {degree}")
     if found.homophily is not None:
         facts.add_row("homophily", f"{found.homophily:.3f} of the edges join vertices of the same class")
     facts.add_row("classes", f"{len(found.classes):,}")
     facts.add_row("features", Text(visible(found.features)))
-    steps = "" if found.time_steps == "steps" else f", in {found.time_steps}"
+    steps = "" if found.time_steps == "periods" else f", in {found.time_steps}"
     facts.add_row("time", f"{found.times[0]} to {found.times[-1]}{steps}")
     if found.first_task is not None:
         share = found.unseen_vertices / max(found.test_vertices, 1)
         enough = found.test_vertices <= (1 - FIRST_TASK_SHARE) * found.vertices
         why = "a quarter of the vertices are older" if enough else "the last time; fewer than a quarter are older"
         facts.add_row("first task", f"{found.first_task}, {why}")
-        facts.add_row("", f"{found.test_vertices:,} vertices from then on, {len(found.new_classes)} new classes")
-        facts.add_row("", f"{found.unseen_vertices:,} vertices ({share:.1%}) of an unseen class")
+        new = counted(len(found.new_classes), "new class", "new classes")
+        facts.add_row("", f"{counted(found.test_vertices, *_VERTICES)} from then on, {new}")
+        facts.add_row("", f"{counted(found.unseen_vertices, *_VERTICES)} ({share:.1%}) of an unseen class")
     to.print(facts)
     to.print()
     _show_differences(to, found.differences.get(str(k)))
@@ -217,9 +220,9 @@ def _show_differences(to: Console, found: DifferenceSummary | None) -> None:
     if found is None or not found.history_sizes:
         to.print("There are no time differences, because the graph has no edges.\n")
         return
-    title = f"Time differences over {found.hops} hop{'s' if found.hops > 1 else ''}: {found.pairs:,} pairs"
+    title = f"Time differences over {counted(found.hops, 'hop')}: {counted(found.pairs, 'pair')}"
     if found.error is not None:
-        title += f" (estimated from {found.sources:,} vertices; error of shares at most {found.error:.1%})"
+        title += f" (estimated from {counted(found.sources, *_VERTICES)}; error of shares at most {found.error:.1%})"
     table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
     table.add_column("share of pairs covered")
     table.add_column("time difference", justify="right")
@@ -235,7 +238,7 @@ def _show_histories(to: Console, found: GraphDescription, advice: Advice) -> Non
 
     if advice.past_history is None:
         return
-    title = f"The same over 2 hops before the first task ({found.first_task}), by which --history auto chooses"
+    title = f"The same over 2 hops before the first task, {found.first_task} (--history auto takes the row 50 %)"
     table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
     table.add_column("share of pairs covered")
     for head in ("history size", "vertices per task"):

@@ -63,7 +63,7 @@ _HEADLINE = {
     "id_accuracy": ("ID accuracy", "the same for vertices of known classes"),
     "mcc": ("MCC", "flagged against truly unseen vertices, all tasks together"),
     "open_f1": ("Open-F1", "macro-F1 of the decisions, with 'unseen' as a class"),
-    "auroc": ("AUROC", "how well the scores separate unseen from known classes"),
+    "auroc": ("AUROC", "how well the scores separate unseen from known classes, mean over tasks"),
     "seconds": ("seconds", "training and prediction, all tasks"),
 }
 
@@ -179,6 +179,7 @@ def show(to: Console, graph: str, result: Run) -> None:
         f"{settings['restart']} restarts",
         f"{settings['detector']['name']}{threshold}",
         f"{settings['steps']} steps",
+        settings["mode"],
     ]
     to.print(Text(visible(", ".join(parts))))
     to.print()

@@ -27,7 +27,7 @@ from evergraph.cli.common import (
 )
 from evergraph.errors import InputError, NothingToDoError, StorageError
 from evergraph.names import DEFAULT_DETECTOR, DEFAULT_MODEL
-from evergraph.presentation.text import command_line, visible
+from evergraph.presentation.text import command_line, counted, visible
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -676,8 +676,6 @@ def review(
             }
         )
     elif out is not None and not quiet:
-        from evergraph.workspace.change import counted
-
         echo(f"{len(rows):,} of {counted(total, 'vertex', 'vertices')} written to {out}")
         if rows:
             echo_next(command_line("ws", "label", ws, "--labels", out), f"after you have filled in the column {label}")

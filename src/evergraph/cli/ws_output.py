@@ -16,8 +16,7 @@ from evergraph.errors import InputError
 from evergraph.graph.classes import UNSEEN
 from evergraph.presentation.table import Cell, Column, to_rich
 from evergraph.presentation.table import Table as ResultTable
-from evergraph.presentation.text import SAFE_COLUMN, spreadsheet_safe, visible
-from evergraph.workspace.change import counted
+from evergraph.presentation.text import SAFE_COLUMN, counted, spreadsheet_safe, visible
 from evergraph.workspace.store import recent_versions
 
 if TYPE_CHECKING:

@@ -99,7 +99,9 @@ def _choose(best: _Measured, measured: list[_Measured], seeds: int) -> tuple[str
     if calmest is not chosen and _differs(chosen.false_alarms - calmest.false_alarms):
         reason += f" If false alarms are expensive, take {calmest.name}: {calmest.false_alarms.mean():.1%}."
     if not _differs(chosen.mcc):
-        reason += " Its MCC does not differ from chance (0) by more than the spread: compare more seeds."
+        reason += (
+            f" The MCC of {chosen.name} does not differ from chance (0) by more than the spread: compare more seeds."
+        )
     return chosen.name, reason
 
 

@@ -54,9 +54,9 @@ class TimeAxis:
 
     @property
     def steps(self) -> str:
-        """Name of the periods: ``"years"``, ``"steps of 5 years"`` or ``"steps of 5"``."""
+        """Name of the periods: ``"years"``, ``"periods"``, ``"steps of 5 years"`` or ``"steps of 5"``."""
         units = "" if self.unit == "integer" else f"{self.unit}s"
-        return (units or "steps") if self.step == 1 else f"steps of {self.step} {units}".rstrip()
+        return (units or "periods") if self.step == 1 else f"steps of {self.step} {units}".rstrip()
 
     def counted(self, number: int) -> str:
         """Return a number of periods in words.
@@ -64,7 +64,7 @@ class TimeAxis:
         Examples
         --------
         >>> TimeAxis("year").counted(3), TimeAxis("integer").counted(1), TimeAxis("year", step=5).counted(1)
-        ('3 years', '1 step', '1 step of 5 years')
+        ('3 years', '1 period', '1 step of 5 years')
         """
         first, *rest = self.steps.split(" ", 1)
         return " ".join([f"{number:,}", first[:-1] if number == 1 else first, *rest])

@@ -166,9 +166,12 @@ class LifelongLearner:
             return self
         if task.periods != task.history:
             label = task.graph.axis.label
+            first, last = label(task.time - (task.history or 0)), label(task.time - 1)
             log.warning(
-                "There is no label to train on in %s to %s: the model for %s trains on %s to %s instead.",
-                *map(label, (task.time - (task.history or 0), task.time - 1, task.time, task.start, task.time - 1)),
+                "%s no labels to train on: the model for %s trains on those of %s.",
+                f"{last} has" if first == last else f"{first} to {last} have",
+                label(task.time),
+                label(task.start),
             )
         rates = dict(self._default_rates)
         try:

@@ -240,7 +240,7 @@ def tasks(
         Number of periods before each task to train on, ``"full"`` for all, or ``"auto"`` (`choose_history`). A task
         without labels in these periods reaches back to the latest period before it that has some.
     first
-        Period of the first task; by default that of `first_task`.
+        Period of the first task, after the graph's first period; by default that of `first_task`.
     label_rate, mode, seed
         As in `Task`.
 
@@ -258,7 +258,13 @@ def tasks(
             f"the first task is {graph.axis.label(start)}, but the graph ends at {graph.axis.label(graph.last_time)}",
             fix="choose an earlier first task",
         )
-    start = max(start, graph.first_time + 1)  # before the first period there is nothing to train on
+    if start <= graph.first_time:
+        first_time, last_time = graph.axis.label(graph.first_time), graph.axis.label(graph.last_time)
+        raise InputError(
+            f"the first task is {graph.axis.label(start)}, but the graph starts at {first_time}: there is nothing "
+            "before it to train on",
+            fix=f"choose a first task after {first_time}, up to {last_time}",
+        )
     size = resolve_history(graph, start, history)
     for time in np.unique(graph.times[np.searchsorted(graph.times, start) :]).tolist():
         yield Task(graph, time, size, mode, label_rate, seed, reach_back=True)

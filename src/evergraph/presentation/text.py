@@ -1,4 +1,4 @@
-"""Texts made safe: control characters on a terminal, formulas in a spreadsheet, words of a shell command."""
+"""Texts made safe: control characters on a terminal, formulas in a spreadsheet, words of a shell command; plurals."""
 
 from __future__ import annotations
 
@@ -42,6 +42,17 @@ def _escaped(text: str, kept: frozenset[str], escape: Any) -> str:
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() or letter in kept else escape(letter) for letter in text)
+
+
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """Return a number with its noun in the singular or the plural.
+
+    Examples
+    --------
+    >>> counted(1, "label"), counted(1_200, "vertex", "vertices")
+    ('1 label', '1,200 vertices')
+    """
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
 
 
 def command_line(*words: object, names: Iterable[str] = ()) -> str:

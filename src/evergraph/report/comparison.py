@@ -29,12 +29,12 @@ __all__ = ["compared_table", "tasks_figure", "write_comparison"]
 # Metric, head of its column, number format, and whether more (1) or less (-1) is better.
 _COLUMNS: tuple[tuple[str, str, str, int], ...] = (
     ("mcc", "MCC", ".3f", 1),
-    ("open_f1", "Open-F1", ".3f", 1),
+    ("false_alarm_rate", "false alarms", ".3f", 0),
     ("auroc", "AUROC", ".3f", 1),
+    ("open_f1", "Open-F1", ".3f", 1),
     ("aupr", "AUPR", ".3f", 1),
     ("fpr95", "FPR@95", ".3f", -1),
     ("oracle_mcc", "oracle MCC", ".3f", 1),
-    ("false_alarm_rate", "false alarms", ".3f", 0),
     ("flagged", "flagged", ".3f", 0),
     ("unseen", "unseen", ".3f", 0),
     ("id_accuracy", "ID accuracy", ".3f", 1),

@@ -11,7 +11,7 @@ import numpy as np
 from evergraph import __version__
 from evergraph.analysis import GraphDescription, describe
 from evergraph.evaluation.configuration import flat
-from evergraph.presentation.text import command_line
+from evergraph.presentation.text import command_line, counted
 from evergraph.report.content import (
     Band,
     FlaggedGroup,
@@ -26,7 +26,6 @@ from evergraph.report.content import (
 )
 from evergraph.report.measures import band_of_share, calibration_of, confusion_of, threshold_of
 from evergraph.workspace import Workspace
-from evergraph.workspace.change import counted
 from evergraph.workspace.scores import SliceScores, Status
 from evergraph.workspace.store import ModelRecord
 

@@ -26,23 +26,12 @@ if TYPE_CHECKING:
     from evergraph.learning.learner import LifelongLearner
     from evergraph.nn.base import Model
 
-__all__ = ["Change", "Contents", "Outcome", "counted"]
+__all__ = ["Change", "Contents", "Outcome"]
 
 log = logging.getLogger(__name__)
 
 _LATE = ("label", "classes create", "set")  # commands that warn if labels are late for the history
 _RESTORE = "restore the folder from a backup, or roll back"
-
-
-def counted(number: int, one: str, many: str | None = None) -> str:
-    """Return a number with its noun in the singular or the plural.
-
-    Examples
-    --------
-    >>> counted(1, "label"), counted(1_200, "vertex", "vertices")
-    ('1 label', '1,200 vertices')
-    """
-    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
 """Conversion of older workspaces.
 
-Version 0.1 stored records as JSON files and the graph as arrays. The new database is built beside the old files and
+Format 1 stored records as JSON files and the graph as arrays. The new database is built beside the old files and
 gets its name when it is complete: that is the commit point. After that the old files are removed. If a conversion is
 killed, the next command repeats or finishes it.
 
-Version 0.2 had one value of each setting for all versions, and no tags. It is upgraded in one SQL transaction.
+Format 2 had one value of each setting for all versions, and no tags. It is upgraded in one SQL transaction.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ _SCHEMA_2 = Schema(
 
 
 def upgrade(folder: Path) -> None:
-    """Upgrade the database of a workspace of 0.2."""
+    """Upgrade the database of a workspace of format 2."""
     with locked(folder, "workspace", _WAIT):
         if open_database(folder).upgrade(_SCHEMA_2, lambda row: (*row, 1, None)):
-            log.info("%s: upgraded from the format of version 0.2", folder)
+            log.info("%s: upgraded from format 2", folder)
 
 
 def convert(folder: Path) -> None:
-    """Convert a workspace of 0.1, or finish an interrupted conversion."""
+    """Convert a workspace of format 1, or finish an interrupted conversion."""
     with locked(folder, "workspace", _WAIT):
         database = open_database(folder)
         if not database.path.exists() and (folder / FORMAT_1).exists():
@@ -82,7 +82,7 @@ def convert(folder: Path) -> None:
                 objects.sync()
                 sync_folder(folder)
             sync_folder(folder)
-            log.info("%s: converted from version 0.1, with %s versions", folder, len(old.states))
+            log.info("%s: converted from format 1, with %s versions", folder, len(old.states))
         _remove_old_files(folder)
 
 
@@ -105,7 +105,7 @@ def _remove_old_files(folder: Path) -> None:
 
 
 class _OldWorkspace:
-    """The files of a workspace of 0.1."""
+    """The files of a workspace of format 1."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -174,7 +174,7 @@ class _OldWorkspace:
 
 
 class _Conversion:
-    """Turns the versions of 0.1 into rows that are valid from one version until another."""
+    """Turns the versions of format 1 into rows that are valid from one version until another."""
 
     def __init__(self, old: _OldWorkspace, records: Records, objects: Objects) -> None:
         self.old, self.records, self.objects = old, records, objects
@@ -385,7 +385,7 @@ def _spans(of_version: Mapping[int, Mapping[Any, Any]]) -> Iterator[tuple[Any, A
 def _renamings(
     renamed: Sequence[Mapping[str, Any]], returns: Sequence[Mapping[str, int]], then: int, now: int
 ) -> list[tuple[str, str]]:
-    """Return how classes were renamed between two versions of 0.1: old and new names, in order.
+    """Return how classes were renamed between two versions of format 1: old and new names, in order.
 
     A renaming that a rollback has undone is reversed, except for a merger: which of the names it was is not known.
     """

@@ -19,8 +19,8 @@ from evergraph.graph import ids as id_columns
 from evergraph.graph.classes import UNSEEN
 from evergraph.graph.columns import as_table, class_column, id_column, named_column
 from evergraph.graph.evolving import EvolvingGraph
-from evergraph.presentation.text import command_line
-from evergraph.workspace.change import Change, Contents, Outcome, counted
+from evergraph.presentation.text import command_line, counted
+from evergraph.workspace.change import Change, Contents, Outcome
 from evergraph.workspace.scores import list_classes
 from evergraph.workspace.store import read_classes
 

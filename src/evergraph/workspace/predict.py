@@ -18,7 +18,8 @@ from evergraph.graph.classes import UNSEEN
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.learning.learner import EXCLUDED, LifelongLearner
 from evergraph.learning.task import Task
-from evergraph.workspace.change import Change, counted
+from evergraph.presentation.text import counted
+from evergraph.workspace.change import Change
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -23,8 +23,9 @@ from evergraph.graph.ids import Ids
 from evergraph.inputs.similar import nearest_by_vectors, nearest_by_words, weighted
 from evergraph.inputs.slice_context import SliceContext
 from evergraph.learning.task import Task
+from evergraph.presentation.text import counted
 from evergraph.storage.records import Records
-from evergraph.workspace.change import Contents, counted
+from evergraph.workspace.change import Contents
 from evergraph.workspace.scores import latest_decisions
 from evergraph.workspace.store import WorkspaceState
 

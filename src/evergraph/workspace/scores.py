@@ -15,10 +15,9 @@ import numpy as np
 
 from evergraph.evaluation.metrics import Confusion, accuracy, open_macro_f1
 from evergraph.graph.classes import UNSEEN, total_variation
-from evergraph.presentation.text import command_line
+from evergraph.presentation.text import command_line, counted
 from evergraph.storage.decoding import InvalidContentError, InvalidJsonError, converted, parse_json
 from evergraph.storage.records import Records, Row
-from evergraph.workspace.change import counted
 from evergraph.workspace.store import (
     ModelRecord,
     WorkspaceState,

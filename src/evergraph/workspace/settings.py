@@ -26,7 +26,7 @@ __all__ = ["change_settings", "check_keep", "choose_history", "current_settings"
 
 _AT_ONCE = {"threshold", "alpha", "most"}
 """Settings of a detector that only decisions depend on, neither the training nor the detector's state."""
-_NONE = {"name": "none"}  # version 0.1 wrote null instead
+_NONE = {"name": "none"}  # format 1 wrote null instead
 _TAG = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
 
 

@@ -17,7 +17,8 @@ from evergraph.graph.arrays import base_segment, extend, slice_segment
 from evergraph.graph.columns import EdgeColumns, VertexColumns, check_edges, check_vertices
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.features import SparseFeatures
-from evergraph.workspace.change import Change, Contents, Outcome, counted, put_segment, unlabelled
+from evergraph.presentation.text import counted
+from evergraph.workspace.change import Change, Contents, Outcome, put_segment, unlabelled
 from evergraph.workspace.labels import refuse_retired, rows_in, warn_of_resembling
 from evergraph.workspace.store import read_classes
 

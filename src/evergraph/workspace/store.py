@@ -38,7 +38,7 @@ from evergraph.storage.records import Database, Records, Row, Schema
 __all__ = ["Classes", "LogEntry", "ModelRecord", "Settings", "Store", "WorkspaceState", "is_workspace", "read_state"]
 
 DATABASE, OBJECTS = "workspace.db", "objects"
-FORMAT_1 = "workspace.json"  # of version 0.1; see `convert`
+FORMAT_1 = "workspace.json"  # of format 1; see `convert`
 _MOST_CLASSES = 10_000_000
 NEW_KIND = "changed, so it starts from random weights"
 """End of the reason for a cold restart after `Workspace.set`, in the table ``models``."""

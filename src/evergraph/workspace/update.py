@@ -23,14 +23,13 @@ from evergraph.learning.task import Task
 from evergraph.learning.training import OnStep
 from evergraph.names import DEFAULT_DETECTOR, DEFAULT_MODEL, build_detector, build_model
 from evergraph.nn.base import Model
-from evergraph.presentation.text import command_line
+from evergraph.presentation.text import command_line, counted
 from evergraph.storage.objects import Objects
 from evergraph.storage.records import Records
 from evergraph.workspace.change import (
     Change,
     Contents,
     Outcome,
-    counted,
     put_learner,
     put_segment,
     read_description,
