@@ -71,13 +71,16 @@ def test_inspect_recommends_a_history_and_a_command_that_works(tmp_path, monkeyp
     out = " ".join(command("inspect", "one graph")[1].split())
     assert "Recommended history: full." in out
     assert "--history full --seeds 0-2" in out
-    found = json.loads(command("inspect", "one graph", "--json")[1])
-    vertices, size = found["window_vertices"], found["past_history"]["100"]
-    assert found["auto_history"] < size
-    monkeypatch.setattr(inspect, "_FEW", vertices["100"])  # more than auto leaves
-    out = " ".join(command("inspect", "one graph")[1].split())
-    assert f"Recommended history: {size}. --history auto takes {found['auto_history']}, which leaves only" in out
-    assert f"--history {size} --seeds 0-2" in out
+
+
+def test_inspect_recommends_the_smallest_history_with_enough_vertices(monkeypatch, command):
+    found = json.loads(command("inspect", "metamath", "--json")[1])
+    auto, size = found["auto_history"], found["past_history"]["75"]
+    assert auto < size
+    monkeypatch.setattr(inspect, "_FEW", found["window_vertices"]["75"])  # more than auto leaves
+    found = json.loads(command("inspect", "metamath", "--json")[1])
+    assert found["reason"].startswith(f"Recommended history: {size}. --history auto takes {auto}, which leaves only ")
+    assert f"--history {size} --seeds 0-2" in found["command"]
 
 
 def test_inspect_names_no_command_that_would_fail(tmp_path, command):

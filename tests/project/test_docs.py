@@ -140,6 +140,9 @@ def test_all_blocks_of_a_guide_run_in_their_order(page, tmp_path, monkeypatch, c
         elif language == "sh":
             for given in commands_in(block):
                 printed += [line.split() for line in run_command(given, command).splitlines()]
+        elif following := re.findall(r"^Next: (.*)", block, re.MULTILINE):  # some readers do as they are told
+            for line in following:
+                run_command(shlex.split(line), command)
         elif block.startswith(TABLES):
             assert block.splitlines()[0].split() in printed, "the header of a quoted table"
 
@@ -278,5 +281,14 @@ def test_figures_in_the_tables_of_a_guide_are_in_its_sources(name):
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
-        assert (page.parent / target).exists(), f"{page.name}: {target}"
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", page.read_text(encoding="utf-8")):
+        other = page.parent / target if target else page
+        assert other.exists(), f"{page.name}: {target}"
+        if anchor and other.suffix == ".md" and other.name != "api.md":  # names of the API are no headings
+            assert anchor in anchors(other), f"{page.name}: {target}#{anchor}"
+
+
+def anchors(page):
+    """The anchors of a page's headings, as mkdocs names them."""
+    heads = re.findall(r"^#+ (.*)", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", head).strip().lower()) for head in heads}
