@@ -66,7 +66,8 @@ class EvergraphError(Exception):
             place.append(f"column '{column}'")
         if row is not None:
             place.append(f"row {row}" + (f" (line {line})" if line is not None else ""))
-        message = f"{', '.join(place)}: {problem}." if place else f"{problem}."
+        end = "" if problem.endswith("?") else "."
+        message = f"{', '.join(place)}: {problem}{end}" if place else f"{problem}{end}"
         super().__init__(f"{message} {fix[0].upper()}{fix[1:]}." if fix else message)
 
     def __reduce__(self) -> tuple[Any, ...]:

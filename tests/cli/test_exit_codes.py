@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -94,7 +95,8 @@ def test_a_lock_that_another_process_holds_is_3(here: Path, command: Command, wh
     with held(here / lock / ".lock"):
         refused(command(*WRITERS[what]), 3, f"another process is writing this {what}")
         error = refused_as_json(command(*WRITERS[what], "--json"), 3, "busy")
-    assert (error["file"], error["fix"]) == (lock, "wait until it is done")
+    longer = ", or give --wait SECONDS (wait=SECONDS in Python)" if what == "workspace" else ""
+    assert (error["file"], error["fix"]) == (lock, f"wait until it is done{longer}")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no such limit on Windows")
@@ -215,7 +217,7 @@ def test_no_memory_is_1(here: Path, command: Command, monkeypatch: pytest.Monkey
     ("arguments", "told"),
     [
         (("inspect", "g"), "Interrupted."),
-        (RUN, "Interrupted. Run the same command again to continue."),
+        (RUN, "Interrupted. No task was finished, so nothing is stored. Run the same command again to start over."),
         (("ws", "update", "ws"), "Interrupted; nothing was changed."),
         (("ws", "init", "new", "--graph", "g"), "Interrupted; nothing was changed."),
         (("compare", "g", "--detectors", "none", "--jobs", "1"), "Interrupted. Finished trainings are stored."),
@@ -261,3 +263,37 @@ def test_a_reader_that_is_gone_ends_the_command_quietly(here: Path, arguments: t
     done = subprocess.run([*EVERGRAPH, *arguments], stdout=start, stderr=subprocess.PIPE, check=False)
     os.close(start)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize("arguments", [("inspect", "ws"), ("run", "ws"), ("compare", "g", "ws")])
+def test_a_workspace_is_no_graph(here: Path, command: Command, arguments: tuple[str, ...]) -> None:
+    refused(command(*arguments), 2, "ws: this is a workspace, not a graph", "evergraph ws status ws")
+
+
+def test_a_graph_has_no_report(here: Path, command: Command) -> None:
+    refused(command("report", "g"), 2, "g: this is a graph, neither a run nor a workspace")
+
+
+def test_a_question_has_no_full_stop(here: Path, command: Command) -> None:
+    assert refused_as_json(command("ws", "lable", "ws", "--json"), 2, "input")["message"].endswith("'label'?")
+
+
+def test_a_slice_that_was_added_before(here: Path, command: Command) -> None:
+    (here / "new.csv").write_text("id,time,text\n900,9,w1\n901,9,w2\n902,9,w1\n")
+    (here / "more.csv").write_text("id,time,text\n903,9,w1\n901,9,w2\n")
+    assert command("ws", "add", "ws", "--vertices", "new.csv")[0] == 0
+    again = command("ws", "add", "ws", "--vertices", "new.csv")
+    refused(again, 2, "new.csv, row 1: vertex '900' is in the graph already (3 of 3 vertices are)")
+    assert "if the slice was added before, continue with: evergraph ws predict ws" in again[2]
+    partly = command("ws", "add", "ws", "--vertices", "more.csv")
+    refused(partly, 2, "more.csv, row 2: vertex '901' is in the graph already (1 of 2 vertices is)")
+    assert "ws predict" not in partly[2]
+
+
+def test_without_unseen_vertices_there_is_no_mcc(here: Path, command: Command) -> None:
+    found = json.loads(command(*RUN, "--json")[1])
+    assert {task["unseen"] for task in found["tasks"]} == {0}
+    assert {task["mcc"] for task in found["tasks"]} == {None} == {found["mcc"]["mean"]}
+    shown = command(*RUN)[1]
+    assert re.search(r"^MCC +- ", shown, re.MULTILINE)
+    assert "transductive" in shown.splitlines()[0] + shown.splitlines()[1]

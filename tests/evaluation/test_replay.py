@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from evergraph.evaluation.configuration import Configuration
 from evergraph.evaluation.replay import Recording, open_recording, record, replay, replay_all
 from evergraph.learning.training import default_rate
 from evergraph.nn import MLP, SGC, GraphSAGE
+from evergraph.storage.files import only_one
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -395,3 +397,24 @@ def test_the_past_has_all_slices_that_were_looked_back_at(kept: Path) -> None:
 
     replay(recording, GRAPH, Spy())
     assert seen == [3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("holder", ["1", "2"])
+def test_processes_of_one_command_wait_for_each_other_in_silence(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, holder: str
+) -> None:
+    pytest.importorskip("fcntl")
+    lock, order = tmp_path / "lock", []
+
+    def wait() -> None:
+        with only_one(lock, "waiting", holder="1"):
+            order.append("second")
+
+    thread = threading.Thread(target=wait)
+    with only_one(lock, "waiting", holder=holder):
+        thread.start()
+        thread.join(0.5)
+        order.append("first")
+    thread.join()
+    assert order == ["first", "second"]
+    assert ("waiting" in caplog.text) == (holder != "1")

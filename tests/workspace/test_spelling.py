@@ -26,6 +26,8 @@ LETTERS = "abcdefgh éß漢"
         ("Topolgy", "Topology", "by one letter"),
         ("Topolgoy", "Topology", "by one letter"),
         ("TOPOLOGIE", "Topology", "by two letters"),
+        ("network/firewal", "network/firewall", "by one letter"),
+        ("netwrok/icx", "network/icx", "by one letter"),
         ("Machine learnnig", "Machine learning", "by one letter"),
         ("Group theori", "Group theory", "by one letter"),
         ("ISO 9001 Qualty", "ISO 9001 quality", "by one letter"),
@@ -53,6 +55,9 @@ def test_names_that_look_the_same_are_found(new: str, known: str, how: str) -> N
         ("Module B", "Module"),
         ("Geology", "Biology"),
         ("Algebra", "Geometry"),
+        ("network/icx", "network/aci"),
+        ("network.icxs", "network.icxt"),
+        ("Conference ICML", "Conference ECML"),
         ("Same name", "Same name"),
         ("", "x"),
     ],
@@ -72,7 +77,7 @@ def test_a_new_name_may_resemble_an_earlier_new_one_and_the_nearest_is_named() -
 )
 @example("aaaaaaaaaaaa", [], 5)
 def test_one_letter_more_less_or_other_is_found(word: str, others: list[str], place: int) -> None:
-    name = f"start{word.strip()}end"
+    name = f"start{word.strip()}ending"
     at = place % (len(name) - 1)
     changed = {
         f"{name[:at]}z{name[at:]}",

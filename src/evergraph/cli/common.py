@@ -17,7 +17,7 @@ import typer
 
 from evergraph.errors import EvergraphError, InputError
 from evergraph.names import DATASETS, OUTPUT_SCORES, known
-from evergraph.presentation.text import visible, visible_json
+from evergraph.presentation.text import command_line, visible, visible_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -181,6 +181,17 @@ def parse_seeds(text: str) -> tuple[int, ...]:
             raise InputError(f"--seeds {text} are more than {_MOST_SEEDS:,}", fix="give fewer seeds")
         seeds |= dict.fromkeys(range(first, last + 1))
     return tuple(seeds)
+
+
+def refuse_workspaces(*graphs: str) -> None:
+    """Refuse workspaces where graphs are expected."""
+    from evergraph.workspace.store import is_workspace
+
+    for graph in graphs:
+        if is_workspace(Path(graph)):
+            shown = " or ".join(command_line(*words, Path(graph)) for words in (("ws", "status"), ("report",)))
+            fix = f"give the folder of a graph, which 'evergraph import' writes; a workspace is shown by: {shown}"
+            raise InputError("this is a workspace, not a graph", file=graph, fix=fix)
 
 
 # --- printing ---------------------------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ from evergraph.cli.common import (
     parse_seeds,
     print_json,
     progress,
+    refuse_workspaces,
     set_up_logging,
 )
 from evergraph.errors import EvergraphError
@@ -90,6 +91,7 @@ def compare(
     from evergraph.names import build_model
     from evergraph.report.comparison import write_comparison
 
+    refuse_workspaces(*graphs)
     chosen = candidates(detectors)
     configuration = Configuration(
         model=build_model(model, hidden=hidden, layers=layers, dropout=dropout, hops=hops),

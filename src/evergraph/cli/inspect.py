@@ -17,6 +17,7 @@ from evergraph.cli.common import (
     echo_next,
     print_json,
     progress,
+    refuse_workspaces,
     set_up_logging,
 )
 from evergraph.errors import InputError
@@ -65,6 +66,7 @@ def inspect(
     silent = quiet or as_json
     if figures is not None and figures.exists() and not figures.is_dir():
         raise InputError("this is a file, not a folder", file=figures, fix="choose another folder")
+    refuse_workspaces(graph)
     is_folder = Path(graph).is_dir()
     if verify and is_folder:
         with progress("Checking every byte", silent):

@@ -55,6 +55,10 @@ def _content(folder: Path, against: Path | None) -> ReportContent:
     if not is_workspace(folder):
         from evergraph.report.run import run_content
 
+        if (folder / "manifest.json").exists():
+            fix = "give a folder that 'evergraph run GRAPH --out RUN' or 'evergraph ws init WS' wrote"
+            raise InputError("this is a graph, neither a run nor a workspace", file=folder, fix=fix)
+
         return run_content(folder, against)
     if against is not None:
         raise InputError("--against compares two runs, but this is a workspace", fix="leave out --against")

@@ -39,6 +39,7 @@ from evergraph.cli.common import (
     parse_seeds,
     print_json,
     progress,
+    refuse_workspaces,
     set_up_logging,
 )
 from evergraph.names import DEFAULT_DETECTOR, DEFAULT_MODEL
@@ -109,6 +110,7 @@ def run(
     from evergraph.evaluation.configuration import Configuration
     from evergraph.evaluation.processes import threads_each
     from evergraph.evaluation.run import run as run_configuration
+    from evergraph.evaluation.run_folder import RESULTS
     from evergraph.names import build_detector, build_model
 
     configuration = Configuration(
@@ -124,6 +126,7 @@ def run(
         mode=mode,
         text=text,
     )
+    refuse_workspaces(graph)
     opened = load(graph)
     try:
         with progress("starting", quiet, remaining=True, lines=True) as update, threads_each(_threads()):
@@ -145,7 +148,12 @@ def run(
             )
     except KeyboardInterrupt:
         again = "" if not replace else ", without --replace,"
-        after = f"Run the same command again{again} to continue" if out else "Nothing was stored: --out was not given"
+        if out is None:
+            after = "Nothing was stored: --out was not given"
+        elif (out / RESULTS).exists() and (out / RESULTS).stat().st_size:
+            after = f"Run the same command again{again} to continue"
+        else:
+            after = f"No task was finished, so nothing is stored. Run the same command again{again} to start over"
         raise InterruptError(f"Interrupted. {after}") from None
     if as_json:
         print_json(result.as_dict() | {"graph": graph, "out": None if out is None else str(out)})
@@ -204,7 +212,7 @@ def _show_tasks(to: Console, result: Run) -> None:
             _number(task["open_f1"], ".3f"),
             _number(task["rejected"], ".1%"),
             _number(task["unseen"] if task["vertices"] else None, ",.0f"),  # not known without labels
-            _number(task["mcc"] if task["unseen"] else None, ".3f"),  # 0 by definition without unseen vertices
+            _number(task["mcc"], ".3f"),
             _number(task["seconds"], ".2f"),
         )
     to.print(table)

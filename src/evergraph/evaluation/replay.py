@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import multiprocessing
+import os
 import shutil
 import time as clock
 from collections.abc import Callable, Mapping, Sequence
@@ -295,7 +297,9 @@ def record(
     with disk_errors(folder, "the recording could not be written"):
         folder.parent.mkdir(parents=True, exist_ok=True)
         waiting = f"Waiting for another process that records the same training in {folder}"
-        with only_one(folder.parent / f".{folder.name}.lock", waiting):
+        parent = multiprocessing.parent_process()
+        command = str(os.getpid() if parent is None else parent.pid)
+        with only_one(folder.parent / f".{folder.name}.lock", waiting, holder=command):
             usable = _usable(folder, identity)
             return usable or _write_recording(configuration, graph, identity, folder, on_progress)
 

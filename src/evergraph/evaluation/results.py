@@ -227,8 +227,11 @@ class Results:
         return pooled(self.by_task(metric))
 
     def aggregate(self, metrics: Iterable[str] | None = None) -> dict[str, Summary]:
-        """Summarise metrics over the seeds; by default, all that the table has."""
+        """Summarise metrics over the seeds, by default all of the table. An MCC without unseen vertices is None."""
         found = {metric: summary_of(self.per_seed(metric)) for metric in metrics or self._metrics()}
+        for metric in {"mcc", "mcc_never_before"} & set(found):
+            unseen = [counts.tp + counts.fn for counts in self.confusions(metric.removeprefix("mcc"))]
+            found[metric] = summary_of(np.where(np.array(unseen) > 0, self.per_seed(metric), np.nan))
         if metrics is None and "accuracy" in found:
             found["accuracy"]["pooled_ci95"] = or_none(self.pooled("accuracy").half)
         return found
@@ -256,9 +259,13 @@ class Results:
         return found
 
     def task_means(self) -> list[dict[str, Any]]:
-        """Return the period of each task and the mean of each column over the seeds; None if undefined in all."""
+        """Return the period of each task and the mean of each column over the seeds; None if undefined in all.
+
+        ``mcc`` is None for a task without unseen vertices.
+        """
         rows, tasks = self.records(), self.shape[1]
-        return [_mean_row(rows[number::tasks], (*self.about, "seed")) for number in range(tasks)]
+        found = [_mean_row(rows[number::tasks], (*self.about, "seed")) for number in range(tasks)]
+        return [row | {"mcc": None} if row.get("unseen") == 0 else row for row in found]
 
     def to_frame(self) -> pd.DataFrame:
         """Return the table as a pandas DataFrame; ``new_classes`` is their number."""

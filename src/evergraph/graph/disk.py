@@ -123,7 +123,9 @@ def _is_there(folder: Path, *, replace: bool) -> bool:
     there = (folder / MANIFEST).exists()
     if there and not replace:
         raise InputError(
-            "there is a graph already", file=folder, fix="choose another folder, or set replace=True (--replace)"
+            "there is a graph already",
+            file=folder,
+            fix="choose another folder, or give --replace (replace=True in Python)",
         )
     return there
 

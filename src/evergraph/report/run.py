@@ -205,7 +205,7 @@ def _slices(results: Results, rows: _Rows, graph: GraphDescription | None, decid
                 known_accuracy=_band(shares["id_accuracy"][task], counts.tn + counts.fp),
                 unseen=unseen,
                 flagged=_band(shares["rejected"][task], row.test_vertices),
-                mcc=mean["mcc"] if unseen else None,
+                mcc=mean["mcc"],
                 open_f1=mean["open_f1"],
                 drift=moves.get(row.time),
             )

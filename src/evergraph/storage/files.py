@@ -124,21 +124,34 @@ def locked(folder: Path, what: str, wait: float = 0) -> Iterator[None]:
     with _held(folder / LOCK, wait) as held:
         if not held:
             waited = f" (waited {wait:g} s)" if wait else ""
-            raise BusyError(f"another process is writing this {what}{waited}", file=folder, fix="wait until it is done")
+            longer = ", or give --wait SECONDS (wait=SECONDS in Python)" if what == "workspace" else ""
+            problem = f"another process is writing this {what}{waited}"
+            raise BusyError(problem, file=folder, fix=f"wait until it is done{longer}")
         yield
 
 
 @contextlib.contextmanager
-def only_one(lock: Path, waiting: str = "") -> Iterator[None]:
-    """Hold a lock file, after waiting for other processes to release it; ``waiting`` is logged if that takes time."""
+def only_one(lock: Path, waiting: str = "", *, holder: str = "") -> Iterator[None]:
+    """Hold a lock file, after waiting for other processes to release it.
+
+    ``waiting`` is logged if that takes time, unless the other process gave the same ``holder``.
+    """
     with _held(lock, 0) as held:
         if held:
+            _write_holder(lock, holder)
             yield
             return
-    if waiting:
+    if waiting and not (holder and lock.read_bytes() == holder.encode()):
         _log.warning(waiting)
     with _held(lock, None):
+        _write_holder(lock, holder)
         yield
+
+
+def _write_holder(lock: Path, holder: str) -> None:
+    if holder:
+        with contextlib.suppress(OSError), os.fdopen(_open(lock, os.O_WRONLY | os.O_TRUNC), "wb") as file:
+            file.write(holder.encode())
 
 
 @contextlib.contextmanager

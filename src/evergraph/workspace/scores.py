@@ -488,7 +488,10 @@ def _slice_scores(
             "accuracy": accuracy(truth, best),
             "id_accuracy": accuracy(truth[~unseen], best[~unseen]),
             "open_f1": open_macro_f1(truth, decisions, unseen),
-            "mcc": Confusion.of(np.array([one.row.decided is None for one in scored]), unseen).mcc,
+            # 0 by definition without unseen vertices, which would look like a bad detector
+            "mcc": Confusion.of(np.array([one.row.decided is None for one in scored]), unseen).mcc
+            if unseen.any()
+            else None,
             "unseen": float(unseen.mean()),
             "latency": float(np.mean([one.latency for one in scored])),
         }

@@ -17,7 +17,7 @@ from evergraph.graph.arrays import base_segment, extend, slice_segment
 from evergraph.graph.columns import EdgeColumns, VertexColumns, check_edges, check_vertices
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.features import SparseFeatures
-from evergraph.presentation.text import counted
+from evergraph.presentation.text import command_line, counted
 from evergraph.workspace.change import Change, Contents, Outcome, put_segment, unlabelled
 from evergraph.workspace.labels import refuse_retired, rows_in, warn_of_resembling
 from evergraph.workspace.store import read_classes
@@ -43,9 +43,12 @@ def add(
     last = graph.last_time if new is None else int(new.times[-1])
     bare = None if new is None else replace(new, codes=np.full(len(new.times), -1, np.int32), class_names=())
     # Edges between old vertices became known with the slice: windows of the past must not show them.
-    segment = slice_segment(
-        graph, bare, _read_edges(change, edges, columns), drop_dangling=drop_dangling, old_edges_from=last
-    )
+    joins = _read_edges(change, edges, columns)
+    try:
+        segment = slice_segment(graph, bare, joins, drop_dangling=drop_dangling, old_edges_from=last)
+    except InputError:
+        _refuse_known(change, new, vertices)  # says more of it
+        raise
     grown = extend(graph, segment)
     added, joined = len(grown) - len(graph), grown.n_edges - graph.n_edges
     if not added and not joined:
@@ -159,3 +162,21 @@ def _refuse_older(graph: EvolvingGraph, new: VertexColumns, given: Any) -> None:
             file=given if isinstance(given, (str, Path)) else None,
             fix="add slices in the order of time",
         )
+
+
+def _refuse_known(change: Change, new: VertexColumns | None, given: Any) -> None:
+    if new is None:
+        return
+    known = np.flatnonzero(id_columns.find(change.graph.ids, id_columns.to_arrow(new.ids)) >= 0)
+    if not len(known):
+        return
+    in_order = new.times[0] == new.times[-1]  # else rows of the file are sorted by time
+    predict = command_line("ws", "predict", change.store.folder)
+    before = f"; if the slice was added before, continue with: {predict}" if len(known) == len(new.ids) else ""
+    raise InputError(
+        f"vertex {id_columns.at(new.ids, known[0])!r} is in the graph already "
+        f"({len(known):,} of {counted(len(new.ids), 'vertex', 'vertices')} {'is' if len(known) == 1 else 'are'})",
+        file=given if isinstance(given, (str, Path)) else None,
+        row=int(known[0]) + 1 if in_order else None,
+        fix=f"add new vertices only{before}",
+    )

@@ -16,6 +16,7 @@ _TYPOS = np.array(
     [0] * 5 + [1] * 3 + [2]
 )  # by length up to 8: short names often differ by one letter, such as ICML and ECML
 _SHORT_WORD = 3  # letters; "part A" and "part B", "phase II" and "phase III" are no typos
+_PATH = "/.:"  # between the parts of a path
 _APART = re.compile(r"[\s_\-\u2010-\u2015\u2212]+")  # spaces, underscores, hyphens and dashes
 
 
@@ -78,11 +79,23 @@ def _letters(key: str) -> list[int]:
 
 def _typos(words: Sequence[str], others: Sequence[str], most: int) -> int:
     """Return the number of typos between two names of as many words; 0 if they are not likely typos."""
-    pairs = [pair for pair in zip(words, others, strict=True) if pair[0] != pair[1]]
+    start = _first_difference(words, others)
+    one, two = words[start], others[start]
+    cut = max(one.rfind(mark, 0, _first_difference(one, two)) for mark in _PATH) + 1
+    pairs = [(one[cut:], two[cut:]), *zip(words[start + 1 :], others[start + 1 :], strict=True)]
+    pairs = [pair for pair in pairs if pair[0] != pair[1]]
+    # Only the part behind the common beginning counts: network/icx and network/aci are short names.
+    length = min(sum(map(len, name[start:])) for name in (words, others)) - cut
+    most = min(most, int(_TYPOS[min(length, _LONG)]))
     if all(len(word) <= _SHORT_WORD for pair in pairs for word in pair):
         return 0
     distance = sum(_distance(*pair, most) for pair in pairs)
     return distance if distance <= most else 0
+
+
+def _first_difference(one: Sequence[str], two: Sequence[str]) -> int:
+    pairs = zip(one, two, strict=False)
+    return next((place for place, pair in enumerate(pairs) if pair[0] != pair[1]), min(len(one), len(two)))
 
 
 def _difference(name: str, other: str) -> str:
