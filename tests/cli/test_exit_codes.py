@@ -217,7 +217,7 @@ def test_no_memory_is_1(here: Path, command: Command, monkeypatch: pytest.Monkey
     ("arguments", "told"),
     [
         (("inspect", "g"), "Interrupted."),
-        (RUN, "Interrupted. No task was finished, so nothing is stored. Run the same command again to start over."),
+        (RUN, "Interrupted. Nothing was stored: no task was finished."),
         (("ws", "update", "ws"), "Interrupted; nothing was changed."),
         (("ws", "init", "new", "--graph", "g"), "Interrupted; nothing was changed."),
         (("compare", "g", "--detectors", "none", "--jobs", "1"), "Interrupted. Finished trainings are stored."),

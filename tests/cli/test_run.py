@@ -190,18 +190,23 @@ def test_going_on_and_where_it_is_kept_are_told(tmp_path, folder, monkeypatch, c
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "finished", "told"),
     [
-        (["--out", "r"], "Run the same command again to continue"),
-        (["--out", "r", "--replace"], "Run the same command again, without --replace, to continue"),
-        ([], "Nothing was stored: --out was not given"),
+        (["--out", "r"], 1, "Run the same command again to continue"),
+        (["--out", "r", "--replace"], 1, "Run the same command again, without --replace, to continue"),
+        (["--out", "r"], 0, "Nothing was stored: no task was finished"),
+        ([], 1, "Nothing was stored: --out was not given"),
     ],
 )
-def test_an_interrupt_is_one_line(tmp_path, folder, monkeypatch, command, more, told):
+def test_an_interrupt_is_one_line(tmp_path, folder, monkeypatch, command, more, finished, told):
     monkeypatch.chdir(tmp_path)
+    predict, done = LifelongLearner.predict, []
 
-    def interrupt(*_):
-        raise KeyboardInterrupt
+    def interrupt(*given, **how):
+        if len(done) == finished:
+            raise KeyboardInterrupt
+        done.append(True)
+        return predict(*given, **how)
 
     monkeypatch.setattr(LifelongLearner, "predict", interrupt)
     code, out, err = command("run", folder, *QUICK, *more)

@@ -38,7 +38,7 @@ from evergraph.cli.common import (
 )
 from evergraph.errors import EvergraphError
 from evergraph.names import COMPARED_DETECTORS, DATASETS, DEFAULT_MODEL, known
-from evergraph.presentation.text import command_line, visible
+from evergraph.presentation.text import command_line, counted, visible
 
 if TYPE_CHECKING:
     from evergraph.evaluation.comparison import CompareState, Comparison
@@ -120,7 +120,7 @@ def compare(
     given = {"model": model, "hidden": hidden, "layers": layers, "dropout": dropout, "hops": hops, "history": history}
     given |= {"restart": restart, "steps": steps, "lr": lr, "first": first, "label-rate": label_rate, "mode": mode}
     following = None if best is None else _run(graphs[0], given | {"detector": best.detector})
-    failed = EvergraphError(f"{len(found.errors)} trainings failed", fix="see the warnings above")
+    failed = EvergraphError(f"{counted(len(found.errors), 'training')} failed", fix="see the warnings above")
     if as_json:
         error = {"error": failed.as_dict()} if found.errors else {}
         advice = None if best is None else {"detector": best.detector, "reason": best.reason, "command": following}

@@ -153,7 +153,7 @@ def run(
         elif (out / RESULTS).exists() and (out / RESULTS).stat().st_size:
             after = f"Run the same command again{again} to continue"
         else:
-            after = f"No task was finished, so nothing is stored. Run the same command again{again} to start over"
+            after = "Nothing was stored: no task was finished"
         raise InterruptError(f"Interrupted. {after}") from None
     if as_json:
         print_json(result.as_dict() | {"graph": graph, "out": None if out is None else str(out)})

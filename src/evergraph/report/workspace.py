@@ -228,7 +228,13 @@ def _details(
     """Return settings, models and the last commands."""
     state = workspace.state
     found = {
-        "graph": f"{graph.vertices:,} vertices, {graph.edges:,} edges, {len(graph.classes):,} classes",
+        "graph": ", ".join(
+            (
+                counted(graph.vertices, "vertex", "vertices"),
+                counted(graph.edges, "edge"),
+                counted(len(graph.classes), "class", "classes"),
+            )
+        ),
         "periods": f"{graph.times[0]} to {graph.times[-1]}, in {graph.time_steps}",
         "history": state.settings.history_why,
     }

@@ -84,7 +84,7 @@ def _typos(words: Sequence[str], others: Sequence[str], most: int) -> int:
     cut = max(one.rfind(mark, 0, _first_difference(one, two)) for mark in _PATH) + 1
     pairs = [(one[cut:], two[cut:]), *zip(words[start + 1 :], others[start + 1 :], strict=True)]
     pairs = [pair for pair in pairs if pair[0] != pair[1]]
-    # Only the part behind the common beginning counts: network/icx and network/aci are short names.
+    # Only the part behind the common beginning counts: network/icx and network/ios are short names.
     length = min(sum(map(len, name[start:])) for name in (words, others)) - cut
     most = min(most, int(_TYPOS[min(length, _LONG)]))
     if all(len(word) <= _SHORT_WORD for pair in pairs for word in pair):
