@@ -11,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -245,12 +244,26 @@ def test_an_interrupt_is_130(
     assert error["message"].startswith(told)
 
 
+def heed_interrupts() -> None:
+    """A shell starts background jobs so that they ignore interrupts, and so would the command."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_ctrl_c_reaches_the_command() -> None:
     """With the signal, at whatever it is doing."""
-    child = subprocess.Popen([*EVERGRAPH, "run", "synthetic", "--steps", "99999", "--json"], stdout=subprocess.PIPE)
-    time.sleep(3)
-    child.send_signal(signal.SIGINT)
-    out, _ = child.communicate(timeout=60)
+    with subprocess.Popen(
+        [*EVERGRAPH, "run", "synthetic", "--steps", "99999", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=heed_interrupts,
+    ) as child:
+        try:
+            assert child.stderr is not None
+            child.stderr.readline()  # the first line of progress: the command has started
+            child.send_signal(signal.SIGINT)
+            out, _ = child.communicate(timeout=60)
+        finally:
+            child.kill()
     assert child.returncode == 130
     assert json.loads(out)["error"]["code"] == 130
 

@@ -649,7 +649,7 @@ def test_one_is_told_in_the_singular(command, data, waiting, tmp_path):
     assert out.startswith("1 of 1 vertex written to")
     files = ("--vertices", data / "past.csv", "--edges", data / "past-cites.csv")
     out = command("ws", "init", tmp_path / "new", *files, *COLUMNS, "--steps", 1, "--history", 1)[1]
-    assert "- history of 1 step, as requested\n" in out
+    assert "- history of 1 period, as requested\n" in out
 
 
 def test_nothing_to_show_is_said(command, made):

@@ -104,7 +104,7 @@ def test_an_update_without_labels_in_the_history_reaches_back_and_says_so(tmp_pa
     assert (status.fresh_labels, workspace.state.settings.history) == (len(ids_of(FIRST)), 1)
     outcome = workspace.update("warm")
     assert any(f", from {FIRST} on because there are none within the history" in part for part in outcome.parts)
-    assert f"trains on {FIRST} to {FIRST + 1} instead" in caplog.text
+    assert f"the model for {FIRST + 2} trains on those of {FIRST}." in caplog.text
     assert workspace.state.model.train_vertices == len(ids_of(FIRST))
 
 
