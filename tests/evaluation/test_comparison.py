@@ -454,8 +454,8 @@ def test_a_failure_is_an_exit_code(
     assert code == 1
     assert "There are no results." in text
     assert "it is full" in err
-    assert "1 trainings failed." in err
+    assert "1 training failed." in err
     code, text, _ = command("compare", graphs[0], "--detectors", "none", *OPTIONS, "--out", tmp_path / "out", "--json")
     found = json.loads(text)
     assert (code, found["error"]["code"], len(found["errors"])) == (1, 1, 1)
-    assert found["error"]["problem"] == "1 trainings failed"
+    assert found["error"]["problem"] == "1 training failed"
