@@ -107,7 +107,7 @@ def change_settings(
     state, graph = change.state, change.graph
     learner = read_description(change.objects, state)
     before, settings, pending = current_settings(state.settings, learner), state.settings, dict(state.settings.pending)
-    # What is not trained yet is not the user's own.
+    # A pending model or detector replaces the object that the caller passed, so changes start from its settings.
     own = dict(zip(("model", "detector"), change.own, strict=True)) | dict.fromkeys(pending)
     wanted: dict[str, Any] = {}
     if history is not None:
