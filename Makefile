@@ -52,7 +52,7 @@ $(VENV)/.run: pyproject.toml paper/pyproject.toml constraints.txt | $(VENV)/bin/
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.run
-	$(PIP) --editable '.[pyg,networkx,dev]'
+	$(PIP) --editable '.[pyg,networkx,text,dev]'
 	touch $@
 
 $(VENV)/.docs: $(VENV)/.run

@@ -23,6 +23,7 @@ BENCHMARKS = (
     "bench_slices",
     "bench_tdiff",
     "bench_import",
+    "bench_encode",
     "bench_scale",
 )
 

@@ -1,7 +1,7 @@
-"""The registry: names of models, detectors, scores, thresholds and graphs, and the modules that contain them.
+"""The registry: names of models, detectors, scores, thresholds, encoders and graphs, and where they are.
 
 A class is imported when its name is first used, so this module does not load torch. Installed packages add names
-through the entry-point groups ``evergraph.models``, ``.detectors``, ``.scores`` and ``.thresholds``.
+through the entry-point groups ``evergraph.models``, ``.detectors``, ``.scores``, ``.thresholds`` and ``.encoders``.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ __all__ = [
     "DEFAULT_DETECTOR",
     "DEFAULT_MODEL",
     "DETECTORS",
+    "ENCODERS",
     "MODELS",
     "SCORES",
     "THRESHOLDS",
@@ -37,6 +38,7 @@ __all__ = [
     "load_plugin",
     "rebuilt",
     "split_detectors",
+    "unknown",
     "with_settings",
 ]
 
@@ -82,6 +84,11 @@ THRESHOLDS = {
     "budget": "evergraph.detect.thresholds:Budget",
     "back-test": "evergraph.detect.thresholds:BackTest",
 }
+ENCODERS = {
+    "static": "evergraph.inputs.encoders:WordLlama",
+    "minilm": "evergraph.inputs.encoders:MiniLM",
+}
+"""Encoders of texts that packages contain; `load_encoder` also takes the folder of a model."""
 DATASETS = {
     "metamath": "evergraph.datasets.metamath:metamath",
     "synthetic": "evergraph.datasets.synthetic:synthetic",
@@ -100,12 +107,13 @@ _COMPOSED = {
 _REMOVED = {"max_logit", "entropy", "mahalanobis", "nearest", "new_neighbours", "quantile"} | {
     *("sentinel", "bursting", "surplus", "misfit", "remote", "crowding", "smoothed", "together")
 }
-_TABLES = {"model": MODELS, "detector": DETECTORS, "score": SCORES, "threshold": THRESHOLDS}
+_TABLES = {"model": MODELS, "detector": DETECTORS, "score": SCORES, "threshold": THRESHOLDS, "encoder": ENCODERS}
 _BASES = {
     "model": "evergraph.nn:Model",
     "detector": "evergraph.detect:Detector",
     "score": "evergraph.detect.scores:Score",
     "threshold": "evergraph.detect.thresholds:Threshold",
+    "encoder": "evergraph.inputs.encoders:Encoder",
 }
 _RELATIVE = "relative-"
 
@@ -114,7 +122,7 @@ _RELATIVE = "relative-"
 
 
 def known(kind: str) -> list[str]:
-    """Return the names of a kind ("model", "detector", "score" or "threshold"), those of plug-ins last.
+    """Return the names of a kind ("model", "detector", "score", "threshold" or "encoder"), those of plug-ins last.
 
     Examples
     --------
@@ -151,7 +159,7 @@ def load(kind: str, name: str) -> Any:
             return loaded
     place = _TABLES[kind].get(name) or _COMPOSED.get(name)
     if place is None:
-        raise _unknown(kind, name, known(kind))
+        raise unknown(kind, name, known(kind))
     return _import(place)
 
 
@@ -190,7 +198,8 @@ def _import(place: str) -> Any:
     return getattr(import_module(module), name)
 
 
-def _unknown(kind: str, name: str, choices: list[str], fix: str = "") -> InputError:
+def unknown(kind: str, name: str, choices: list[str], fix: str = "") -> InputError:
+    """Return the error for a name that is none of the choices."""
     near = get_close_matches(name, choices, n=1)
     meant = f" (did you mean {near[0]!r}?)" if near else ""
     return InputError(f"there is no {kind} {name!r}{meant}", fix=f"choose from {fix or ', '.join(choices)}")
@@ -224,7 +233,7 @@ def build(kind: str, text: str, **options: float | None) -> Any:
     """
     name, colon, rest = text.partition(":")
     if name not in known(kind):
-        raise _unknown(kind, name, known(kind))
+        raise unknown(kind, name, known(kind))
     try:
         built: Any = load(kind, name)()
     except TypeError as error:
@@ -299,7 +308,7 @@ def build_detector(text: str, **options: float | None) -> Any:
         relative = [_RELATIVE + score for score in scores if score not in GRAPH_SCORES]
         more = f"; {', '.join(relative)}; and any score with a threshold: /{', /'.join(known('threshold'))}"
         choices = [*detectors, *scores]
-        raise _unknown("detector", text, [*choices, *relative], ", ".join(choices) + more)
+        raise unknown("detector", text, [*choices, *relative], ", ".join(choices) + more)
     if given := [option for option, value in options.items() if value is not None]:
         raise InputError(f"the detector {text} has no setting {given[0]!r}", fix=f"write {plain}/fixed:0.5")
     score = build("score", by.removeprefix(_RELATIVE))
