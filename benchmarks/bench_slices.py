@@ -26,14 +26,14 @@ def rounds(folder: Path, slices: int, *, seed: int = 0) -> tuple[list[list[float
     graph, rng = metamath(), np.random.default_rng(seed)
     # New vertices copy the words and the class of random vertices of metamath's last year.
     last = np.flatnonzero(graph.times == graph.last_time)
-    names, words = graph.labels[last], list(graph.features.columns)  # type: ignore[union-attr]
+    names, words = graph.labels[last], list(graph.features.words.columns)  # type: ignore[union-attr]
     workspace = Workspace.create(folder, graph, history=3, steps=20)
     older = [str(id) for id in np.array(graph.ids.tolist(), object)[last]]
     seconds, sizes = [], []
     for number in range(slices):
         chosen = rng.integers(0, len(last), SIZE)
         ids = [f"slice {number} vertex {row}" for row in range(SIZE)]
-        matrix = graph.features.matrix  # type: ignore[union-attr]
+        matrix = graph.features.words.matrix  # type: ignore[union-attr]
         texts = [" ".join(words[column] for column in matrix[[int(last[row])]].indices) for row in chosen]
         vertices = {"id": ids, "time": [graph.last_time + 1 + number] * SIZE, "text": texts}
         edges = [(id, older[place]) for id in ids for place in rng.integers(0, len(older), 3)]

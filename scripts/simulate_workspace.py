@@ -22,7 +22,6 @@ from evergraph import EvolvingGraph
 from evergraph.datasets import load, read_tables
 from evergraph.datasets.tables import Columns, to_tables
 from evergraph.evaluation.configuration import Configuration
-from evergraph.graph.features import WordCounts
 from evergraph.names import build_detector, build_model
 from evergraph.workspace import Workspace
 
@@ -109,8 +108,10 @@ class _Files:
 
     def __init__(self, graph: EvolvingGraph, folder: Path) -> None:
         self.graph, self.folder = graph, folder
-        dense = graph.features is not None and not isinstance(graph.features, WordCounts)
-        self.columns = Columns(features=("features",) if dense else ())
+        names = to_tables(graph, last=graph.first_time)[0].column_names
+        categories = graph.features.arguments(None, None, None, None)["categories"]
+        numbers = [name for name in names if name not in ("id", "time", "label", "text", *categories)]
+        self.columns = Columns(numbers=tuple(numbers), categories=tuple(categories))
         folder.mkdir(parents=True, exist_ok=True)
 
     def graph_up_to(self, moment: int) -> EvolvingGraph:
@@ -118,7 +119,8 @@ class _Files:
         axis = self.graph.axis
         every = axis.step if axis.unit in ("integer", "year") else axis.unit
         files = self._write("graph", to_tables(self.graph, last=moment))
-        return read_tables(*files, features=self.columns.features, every=None if every == 1 else every)
+        named = {"numbers": self.columns.numbers, "categories": self.columns.categories}
+        return read_tables(*files, **named, every=None if every == 1 else every)
 
     def slice_of(self, moment: int) -> tuple[Path, Path]:
         """Return the files of a slice: vertices without labels, and their edges."""

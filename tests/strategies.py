@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from evergraph.graph import EvolvingGraph, Window
-from evergraph.graph.features import DenseFeatures, SparseFeatures
 from evergraph.graph.ids import Strings
 
 NASTY = ["nan", "NA", "None", "null", "007", "7", "1e5", "100000", "-0", " ", "a\0", "é", "e\u0301", "ß", "🦋", "true"]
 WORDS = ["graph", "graphs", "learning", "on", "a", "x2", "naïve", "Über"]
 LABELS = [None, None, "", "KDD", "ICML", "nan", "NA", "0", "00", "naïve"]
-KINDS = ["none", "text", "dense", "sparse"]
+KINDS = ["none", "text", "dense", "sparse", "mixed"]
 
 Id = str | int
 
@@ -30,9 +29,16 @@ class Tables:
     vertices: dict[str, list[Any]]
     edges: dict[str, list[Any]]
     features: Any = None
+    numbers: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+
+    @property
+    def more(self) -> dict[str, Any]:
+        """Arguments of `EvolvingGraph.build` and ``append`` besides the tables."""
+        return {"features": self.features, "numbers": self.numbers, "categories": self.categories}
 
     def build(self) -> EvolvingGraph:
-        return EvolvingGraph.build(self.vertices, self.edges, features=self.features)
+        return EvolvingGraph.build(self.vertices, self.edges, **self.more)
 
     def pick(self, rows: Iterable[int], edges: Iterable[int]) -> Tables:
         """Some rows of the vertices and of the edges."""
@@ -41,6 +47,8 @@ class Tables:
             {name: [column[row] for row in rows] for name, column in self.vertices.items()},
             {name: [column[row] for row in edges] for name, column in self.edges.items()},
             None if self.features is None else self.features[rows],
+            self.numbers,
+            self.categories,
         )
 
     def before(self, time: int) -> tuple[Tables, Tables]:
@@ -92,7 +100,7 @@ class Model:
 
     @property
     def words(self) -> list[str]:
-        return list(dict.fromkeys(word for row in self.inputs.values() for word in row))
+        return list(dict.fromkeys(name for row in self.inputs.values() for name in row if name[0] not in "#!"))
 
     def neighbours(self, vertex: Id) -> set[Id]:
         return {other for pair in self.edges if vertex in pair for other in pair if other != vertex}
@@ -111,12 +119,17 @@ class Model:
         return replace(inside, edges={pair: time for pair, time in inside.edges.items() if time <= last})
 
 
-def _inputs_of(tables: Tables, row: int) -> dict[str, float]:
-    if "text" in tables.vertices:
-        text = tables.vertices["text"][row] or ""
-        return dict(Counter(word for word in text.lower().replace(",", " ").split() if len(word) > 1))
+def _inputs_of(tables: Tables, row: int) -> dict[str, Any]:
+    cells = {name: column[row] for name, column in tables.vertices.items()}
+    found: dict[str, Any] = {}
+    if "text" in cells:
+        text = cells["text"] or ""
+        found |= Counter(word for word in text.lower().replace(",", " ").split() if len(word) > 1)
+        found["!text"] = text
+    found |= {f"#{name}": cells[name] for name in tables.numbers if cells[name]}
+    found |= {f"#{name}={cells[name]}": 1 for name in tables.categories if cells[name]}
     if tables.features is None:
-        return {}
+        return found
     values = tables.features[[row]]
     values = values.toarray()[0] if sparse.issparse(values) else values[0]
     return {str(column): float(value) for column, value in enumerate(values) if value}
@@ -136,17 +149,25 @@ def model_of(graph: EvolvingGraph | Window) -> Model:
     )
 
 
-def _inputs_in(graph: EvolvingGraph | Window) -> list[dict[str, float]]:
+def _inputs_in(graph: EvolvingGraph | Window) -> list[dict[str, Any]]:
     whole = graph.graph if isinstance(graph, Window) else graph
-    if whole.features is None:
-        return [{} for _ in range(len(graph))]
     window = graph if isinstance(graph, Window) else graph.up_to(graph.last_time)
-    values = window.inputs("counts")
-    if isinstance(whole.features, DenseFeatures):
-        return [{str(column): float(value) for column, value in enumerate(row) if value} for row in values]
-    names = list(whole.features.columns)
-    rows = [values[[row]].tocoo() for row in range(values.shape[0])]
-    return [{names[c]: float(v) for c, v in zip(row.col, row.data, strict=True)} for row in rows]
+    features = whole.features
+    found: list[dict[str, Any]] = [{} for _ in range(len(graph))]
+    if not features:
+        return found
+    names = [] if features.words is None else list(features.words.columns)
+    names += [] if features.categories is None else [f"#{name}" for name in features.categories.columns]
+    if features.numbers is not None:
+        names += [name if features.numbers.is_numbered else f"#{name}" for name in features.numbers.columns]
+    values = sparse.csr_array(window.inputs("counts")).tocoo()
+    for row, column, value in zip(values.row, values.col, values.data, strict=True):
+        if value and not np.isnan(value):
+            found[row][names[column]] = float(value)
+    if features.texts is not None:
+        for row, text in zip(found, features.texts[window.rows], strict=True):
+            row["!text"] = text
+    return found
 
 
 def abc(**columns: Any) -> dict[str, Any]:
@@ -155,27 +176,16 @@ def abc(**columns: Any) -> dict[str, Any]:
 
 
 def arrays_of(graph: EvolvingGraph) -> dict[str, Any]:
-    """All arrays of a graph by name."""
-    arrays: dict[str, Any] = {
-        "times": graph.times,
-        "codes": graph.codes,
-        "indptr": graph.links.indptr,
-        "indices": graph.links.indices,
-        "edge times": graph.links.times,
-    }
-    strings = {"ids": graph.ids}
-    if isinstance(graph.features, DenseFeatures):
-        arrays["features"] = graph.features.values
-    elif graph.features is not None:
-        arrays |= {f"features.{name}": getattr(graph.features, name) for name in ("indptr", "indices", "data")}
-        strings["columns"] = graph.features.columns
-    for name, values in strings.items():
-        arrays |= (
-            {f"{name}.data": values.data, f"{name}.offsets": values.offsets}
-            if isinstance(values, Strings)
-            else {name: values}
-        )
-    return {name: array for name, array in arrays.items() if array is not None}
+    """All arrays of a graph by name; those of strings have a colon in their names."""
+    parts = {"graph": graph, "links": graph.links, **graph.features.parts}
+    found: dict[str, Any] = {}
+    for part, owner in parts.items():
+        for name, value in vars(owner).items():
+            if isinstance(value, Strings):
+                found |= {f"{part}.{name}:bytes": value.data, f"{part}.{name}:offsets": value.offsets}
+            elif isinstance(value, np.ndarray):
+                found[f"{part}.{name}"] = value
+    return found
 
 
 def assert_equal(left: EvolvingGraph, right: EvolvingGraph) -> None:
@@ -183,15 +193,19 @@ def assert_equal(left: EvolvingGraph, right: EvolvingGraph) -> None:
     assert left.ids.tolist() == right.ids.tolist()
     assert left.class_names == right.class_names
     assert left.axis == right.axis
-    assert type(left.features) is type(right.features)
-    if isinstance(left.features, SparseFeatures) and isinstance(right.features, SparseFeatures):
-        assert list(left.features.columns) == list(right.features.columns)
+    assert left.features.kinds == right.features.kinds
+    for part in ("words", "numbers", "categories"):
+        names = [list(of.columns) for graph in (left, right) if (of := getattr(graph.features, part)) is not None]
+        assert len(names) in (0, 2)
+        assert names[1:] == names[:-1]
     one, other = arrays_of(left), arrays_of(right)
     assert one.keys() == other.keys()
     for name, array in one.items():
         assert array.dtype == other[name].dtype, name
-        if name not in ("ids.data", "ids.offsets", "columns.data", "columns.offsets"):  # compared above, as strings
-            assert np.array_equal(array, other[name]), name
+        if ":" not in name and not name.startswith("texts."):  # those are compared as strings
+            assert np.array_equal(array, other[name], equal_nan=array.dtype.kind == "f"), name
+    if left.features.texts is not None and right.features.texts is not None:
+        assert list(left.features.texts) == list(right.features.texts)
 
 
 def ids(min_size: int = 1, max_size: int = 10) -> st.SearchStrategy[list[Any]]:
@@ -220,9 +234,15 @@ def tables(draw: st.DrawFn, kinds: list[str] = KINDS, min_size: int = 1, max_siz
         vertices["label"] = column(st.sampled_from(LABELS))
     features: Any = None
     kind = draw(st.sampled_from(kinds))
-    if kind == "text":
+    numbers: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    if kind in ("text", "mixed"):
         vertices["text"] = column(texts)
-    elif kind != "none":
+    if kind == "mixed":
+        numbers, categories = ("pages", "share"), ("country", "kind")
+        vertices |= {name: column(st.sampled_from([None, 0, 1.0, -2.5])) for name in numbers}
+        vertices |= {name: column(st.sampled_from([None, "", "a", "b=c", "é"])) for name in categories}
+    elif kind in ("dense", "sparse"):
         width = draw(st.integers(1, 3))
         entries = st.sampled_from([0, 0, 1, -1.5, 0.1, 1e-30])
         features = np.array(column(entries, size * width), np.float32).reshape(size, width)
@@ -231,7 +251,7 @@ def tables(draw: st.DrawFn, kinds: list[str] = KINDS, min_size: int = 1, max_siz
     edges = {"source": [source for source, _ in ends], "target": [target for _, target in ends]}
     if draw(st.booleans()):
         edges["time"] = column(st.integers(0, last + 2), len(ends))
-    return Tables(vertices, edges, features)
+    return Tables(vertices, edges, features, numbers, categories)
 
 
 __all__ = ["Id", "Model", "Tables", "abc", "arrays_of", "assert_equal", "ids", "model_of", "tables", "texts"]

@@ -80,7 +80,7 @@ def test_our_open_f1_does_not_depend_on_the_numbers_of_classes() -> None:
 def test_the_first_task_can_go_untrained() -> None:
     """A3: with no steps the authors' learner keeps what was drawn; ours always trains."""
     untrained = theirs(GraphSAGE(hidden=4), first_steps=0)
-    fresh = GraphSAGE(hidden=4).parameters(FIRST.graph.features.width, 4, Draw(0, 0))
+    fresh = GraphSAGE(hidden=4).parameters(FIRST.graph.features.words.width, 4, Draw(0, 0))
     assert all(torch.equal(untrained.weights_[name], fresh[name]) for name in fresh)
     assert untrained.losses_ == []
     assert len(ours(GraphSAGE(hidden=4)).losses_) == 3
@@ -158,7 +158,7 @@ def test_all_outputs_exist_from_the_start() -> None:
     assert set(learner.classes_) == {"a", "b", "c", "d"}
     assert learner.known_ == set(ours(model, detector=GDOC(), steps=60).classes_) == {"b", "d"}
     future = [learner.classes_.index(name) for name in ("a", "c")]
-    fresh = model.parameters(FIRST.graph.features.width, 4, Draw(0, 0))
+    fresh = model.parameters(FIRST.graph.features.words.width, 4, Draw(0, 0))
     assert (learner.weights_["1.bias"][future] < fresh["1.bias"][future]).all()
     decided = learner.predict(FIRST)
     assert len(decided.best) == len(decided.classes) == len(FIRST.test_ids)

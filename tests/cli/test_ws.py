@@ -520,7 +520,7 @@ def test_feature_columns_of_a_slice_are_matched_by_name(command, data, tmp_path)
     files = ("--vertices", first, "--edges", data / "past-cites.csv", "--features", "emb_*")
     assert command("ws", "init", tmp_path / "ws", *files, *names, *TRAINING)[0] == 0
     ws = tmp_path / "ws"
-    assert Workspace(ws).state.settings.columns.features == ("emb_2", "emb_0", "emb_1")
+    assert Workspace(ws).state.settings.columns.numbers == ("emb_2", "emb_0", "emb_1")
 
     def inputs(path, *options):
         folder = Path(shutil.copytree(ws, tmp_path / f"copy-{len(list(tmp_path.iterdir()))}"))
@@ -542,7 +542,7 @@ def test_feature_columns_of_a_slice_are_matched_by_name(command, data, tmp_path)
     lacking = with_numbers(tmp_path / "lacking.csv", new, (2, 0))
     refused(command("ws", "add", ws, "--vertices", lacking), "lacking.csv", "'emb_1'")
     refused(command("ws", "add", ws, "--vertices", lacking, "--features", "emb_*"), "'emb_1' is missing")
-    refused(command("ws", "add", ws, "--vertices", renamed), "renamed.csv", "'emb_2'", "--features")
+    refused(command("ws", "add", ws, "--vertices", renamed), "renamed.csv", "'emb_2'", "--numbers")
     refused(command("ws", "add", ws, "--vertices", renamed, "--features", "x*"), "one by one")
     assert digest(ws) == before
 

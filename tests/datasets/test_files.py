@@ -95,15 +95,14 @@ CASES = {
     "class unseen": (replaced("ICML", "unseen"), EDGES, (), ["v.csv", "'label'", "row 2 (line 3)", "Rename"]),
     "class Unseen": (replaced("ICML", "Unseen"), EDGES, (), ["v.csv", "'label'", "row 2 (line 3)", "'Unseen'"]),
     "text in features": (NUMBERED.format("x"), EDGES, ("--features", "x*"), ["v.csv", "'x2'", "row 2 (line 3)", "'x'"]),
-    "gap in features": (NUMBERED.format(""), EDGES, ("--features", "x*"), ["v.csv", "'x2'", "row 2 (line 3)"]),
-    "nan in features": (NUMBERED.format("nan"), EDGES, ("--features", "x*"), ["v.csv", "'x2'", "row 2 (line 3)"]),
     "infinite feature": (NUMBERED.format("inf"), EDGES, ("--features", "x*"), ["v.csv", "'x2'", "row 2 (line 3)"]),
-    "no such features": (VERTICES, EDGES, ("--features", "emb_*"), ["v.csv", "'emb_*'", "--features"]),
-    "text and features": (
-        "id,time,label,text,x\na,1,y,z,3\n",
+    "no such features": (VERTICES, EDGES, ("--features", "emb_*"), ["v.csv", "'emb_*'", "--numbers"]),
+    "no such category": (VERTICES, EDGES, ("--categories", "kind"), ["v.csv", "'kind'", "--categories"]),
+    "category with a sign": (
+        "id,time,label,a=b\na,1,y,z\n",
         EDGES,
-        ("--text", "text", "--features", "x"),
-        ["v.csv", "combined", "Leave out"],
+        ("--categories", "a=b"),
+        ["v.csv", "'a=b'", "Rename the column"],
     ),
 }
 

@@ -59,16 +59,16 @@ def test_graphs_have_the_published_sizes(
     shared_data: SharedData, name: str, vertices: int, edges: int, words: int, sizes: list[int]
 ) -> None:
     graph = read_planetoid(shared_data("planetoid"), name)
-    assert (len(graph), graph.n_edges, graph.features.width) == (vertices, edges, words)
+    assert (len(graph), graph.n_edges, graph.features.words.width) == (vertices, edges, words)
     assert list(graph.ids) == list(range(vertices))
-    assert list(graph.features.columns[:2]) == ["0", "1"]
+    assert list(graph.features.words.columns[:2]) == ["0", "1"]
     support = dict(zip(graph.class_names, graph.classes.support.tolist(), strict=True))
     assert [support[str(number)] for number in range(len(sizes))] == sizes
 
 
 def test_citeseer_keeps_vertices_of_which_only_edges_are_known(shared_data: SharedData) -> None:
     graph = read_planetoid(shared_data("planetoid"), "citeseer")
-    bare = np.flatnonzero(np.diff(graph.features.indptr) == 0)
+    bare = np.flatnonzero(np.diff(graph.features.words.indptr) == 0)
     assert len(bare) == 15
     assert bare.tolist() == np.flatnonzero(graph.codes < 0).tolist()
     assert not np.isin(bare, planetoid_test(shared_data("planetoid"), "citeseer")).any()
@@ -89,7 +89,7 @@ def test_features_and_classes_follow_the_usual_loader(shared_data: SharedData) -
 
     graph = read_planetoid(folder, "cora", split="B")
     assert list(graph.ids[[0, 2067, 2068]]) == [640, 2707, 0]
-    assert (graph.features.matrix != features.tocsr()[graph.ids]).nnz == 0
+    assert (graph.features.words.matrix != features.tocsr()[graph.ids]).nnz == 0
     assert graph.labels.tolist() == [str(number) for number in classes.argmax(axis=1)[graph.ids]]
 
 
@@ -126,8 +126,13 @@ def test_test_rows_go_where_the_index_says(tmp_path: Path) -> None:
     graph = read_planetoid(write(tmp_path), "cora")
     assert (len(graph), graph.n_edges) == (507, 3)
     assert graph.labels[503:].tolist() == ["0", "0", None, "1"]
-    assert graph.features.matrix[503:].toarray().tolist() == [[0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0], [1, 0, 0, 0]]
-    assert (graph.features.matrix[:503] != parts()["allx"]).nnz == 0
+    assert graph.features.words.matrix[503:].toarray().tolist() == [
+        [0, 1, 0, 0],
+        [0, 0, 1, 0],
+        [0, 0, 0, 0],
+        [1, 0, 0, 0],
+    ]
+    assert (graph.features.words.matrix[:503] != parts()["allx"]).nnz == 0
     assert graph.times.tolist() == [0] * 502 + [1] * 5
     assert planetoid_test(tmp_path, "cora").tolist() == [503, 504, 506]
     assert planetoid_test(tmp_path, "cora", "B").tolist() == list(range(502))
@@ -275,7 +280,7 @@ def test_protocols_and_number_types(tmp_path: Path, protocol: int, kind: str) ->
         (tmp_path / f"ind.cora.{part}").write_bytes(pickle.dumps(content, protocol=protocol))
     graph = read_planetoid(tmp_path, "cora")
     assert graph.labels.tolist() == expected.labels.tolist()
-    assert (graph.features.matrix != expected.features.matrix).nnz == 0
+    assert (graph.features.words.matrix != expected.features.words.matrix).nnz == 0
 
 
 @pytest.mark.filterwarnings("ignore:.*csr_matrix:DeprecationWarning")

@@ -21,7 +21,7 @@ from evergraph.datasets import published
 from evergraph.datasets.download import fetch_record
 from evergraph.datasets.published import fetch_published, load_published, read_published
 from evergraph.errors import DownloadError, InputError
-from evergraph.graph.features import DenseFeatures, SparseFeatures
+from evergraph.graph.features import Numbers, SparseFeatures
 
 ADJLIST = "# written by hand\n3 0  1\t\n\n1 3 3 # a note\n0 0\r\n2\n"
 ARRAYS: dict[str, Any] = {
@@ -44,8 +44,8 @@ def test_vertices_keep_their_rows(tmp_path: Path) -> None:
     assert list(graph.ids) == [1, 3, 2, 0, 4]
     assert graph.times.tolist() == [2001, 2001, 2002, 2003, 2004]
     assert graph.labels.tolist() == ["0", "2", None, "2", "0"]
-    assert isinstance(graph.features, SparseFeatures)
-    assert graph.features.matrix.toarray().tolist() == ARRAYS["X"][[1, 3, 2, 0, 4]].tolist()
+    assert isinstance(graph.features.words, SparseFeatures)
+    assert graph.features.words.matrix.toarray().tolist() == ARRAYS["X"][[1, 3, 2, 0, 4]].tolist()
     ends = {frozenset((int(graph.ids[a]), int(graph.ids[b]))) for a, b, *_ in zip(*graph.links.ends()[:2], strict=True)}
     assert ends == {frozenset({3, 0}), frozenset({3, 1})}
     assert graph.about == {"source": "tiny, in the format of Zenodo record 3764770"}
@@ -69,7 +69,7 @@ def test_adjacency_lists_read_as_networkx_reads_them(tmp_path: Path, seed: int) 
     found.add_edges_from(zip(graph.ids[graph.links.ends()[0]], graph.ids[graph.links.ends()[1]], strict=True))
     assert networkx.utils.graphs_equal(found, networkx.Graph(known))
     assert {frozenset(edge) for edge in expected.edges} == {frozenset(edge) for edge in found.edges}
-    assert graph.features.values == pytest.approx(features[graph.ids])
+    assert graph.features.numbers.values == pytest.approx(features[graph.ids])
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# nothing\n"])
@@ -109,8 +109,8 @@ def test_a_bad_file_of_names_is_refused(tmp_path: Path, text: str, problem: str)
 def test_features_of_any_kind_of_number_and_order(tmp_path: Path, dtype: type, order: Any) -> None:
     values = np.array(np.arange(15).reshape(5, 3), dtype=dtype, order=order)
     graph = read_published(write(tmp_path, X=values))
-    assert isinstance(graph.features, DenseFeatures)
-    assert graph.features.values.tolist() == values.astype(np.float32)[graph.ids].tolist()
+    assert isinstance(graph.features.numbers, Numbers)
+    assert graph.features.numbers.values.tolist() == values.astype(np.float32)[graph.ids].tolist()
 
 
 @pytest.mark.parametrize("shape", [(5,), (5, 1)])
@@ -127,16 +127,16 @@ def test_few_features_are_kept_sparse_whatever_the_blocks(tmp_path: Path, monkey
     write(tmp_path, "", X=values, y=np.zeros(50), t=np.zeros(50))
     for block in (1, 999, 1 << 26):
         monkeypatch.setattr(published, "_BLOCK", block)
-        features = read_published(tmp_path).features
+        features = read_published(tmp_path).features.words
         assert isinstance(features, SparseFeatures)
         assert features.matrix.toarray().tolist() == values.astype(np.float32).tolist()
         assert list(features.columns) == [str(column) for column in range(20)]
 
 
-@pytest.mark.parametrize(("filled", "kind"), [(24, SparseFeatures), (25, DenseFeatures)])
+@pytest.mark.parametrize(("filled", "kind"), [(24, SparseFeatures), (25, Numbers)])
 def test_a_quarter_filled_is_dense(tmp_path: Path, filled: int, kind: type) -> None:
     values = (np.arange(100) < filled).reshape(10, 10).astype(float)
-    features = read_published(write(tmp_path, "", X=values, y=np.zeros(10), t=np.zeros(10))).features
+    features = read_published(write(tmp_path, "", X=values, y=np.zeros(10), t=np.zeros(10))).features.main
     assert isinstance(features, kind)
 
 
@@ -154,7 +154,7 @@ def test_features_are_never_in_memory_as_a_whole(tmp_path: Path, monkeypatch: py
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert graph.features.matrix.sum() == len(range(0, rows, 7))
+    assert graph.features.words.matrix.sum() == len(range(0, rows, 7))
     assert peak < rows * columns * 8 / 10
 
 
@@ -174,10 +174,10 @@ def test_a_missing_file_is_named(tmp_path: Path, file: str) -> None:
         ({"X": np.zeros(5)}, r"X\.npy: its shape is \(5,\)\. Save one row for each vertex"),
         ({"X": np.zeros((0, 3))}, r"X\.npy: "),
         ({"X": np.zeros((5, 0))}, r"X\.npy: "),
-        ({"X": np.full((5, 2), np.nan)}, r"X\.npy, column '0', row 1: a feature is missing"),
+        ({"X": np.full((5, 2), np.inf)}, r"X\.npy, column '0', row 1: a feature is infinite"),
         ({"X": np.diag([0, 0, np.nan, 0, 0])}, r"X\.npy, column '2', row 3: a feature is missing"),
         ({"X": np.diag([0, 1e300, 0, 0, 0])}, r"X\.npy, column '1', row 2: a feature is missing"),
-        ({"X": np.full((5, 2), -1e300)}, r"X\.npy, column '0', row 1: a feature is missing"),
+        ({"X": np.full((5, 2), -1e300)}, r"X\.npy, column '0', row 1: a feature is infinite or too large"),
         ({"X": np.full((5, 2), 1j)}, r"X\.npy: an array of complex128 holds no numbers"),
         ({"y": np.array(["a"] * 5)}, r"y\.npy: an array of <U1 holds no numbers"),
         ({"y": np.array([0, 1, np.nan, 0, 0])}, r"y\.npy, row 3: nan is not a whole number"),

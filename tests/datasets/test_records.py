@@ -40,7 +40,7 @@ def test_citations_keep_only_references_within_the_file(tmp_path):
     graph = read_records(path, "citations")
     assert edges_of(graph) == {frozenset("ab")}
     assert graph.labels.tolist() == ["KDD"] * 3
-    assert list(graph.features.columns) == ["on"]
+    assert list(graph.features.words.columns) == ["on"]
 
 
 def test_authors_join_papers_with_one_in_common(tmp_path):

@@ -35,10 +35,10 @@ def assert_same(one: EvolvingGraph, other: EvolvingGraph) -> None:
     assert one.class_names == other.class_names
     assert np.array_equal(one.links.indptr, other.links.indptr)
     assert np.array_equal(one.links.indices, other.links.indices)
-    assert isinstance(one.features, WordCounts)
-    assert isinstance(other.features, WordCounts)
-    assert (one.features.matrix != other.features.matrix).nnz == 0
-    assert list(one.features.columns) == list(other.features.columns)
+    assert isinstance(one.features.words, WordCounts)
+    assert isinstance(other.features.words, WordCounts)
+    assert (one.features.words.matrix != other.features.words.matrix).nnz == 0
+    assert list(one.features.words.columns) == list(other.features.words.columns)
 
 
 class TestClasses:
@@ -137,8 +137,8 @@ class TestLinks:
 class TestTexts:
     def test_without_noise_the_nearest_topic_is_the_class(self) -> None:
         made = Synthetic(text_noise=0, drift=0.3).generate()
-        assert isinstance(made.graph.features, WordCounts)
-        matrix = made.graph.features.matrix
+        assert isinstance(made.graph.features.words, WordCounts)
+        matrix = made.graph.features.words.matrix
         assert (matrix.sum(axis=1) == 8).all()
         for time in range(12):
             topics = np.zeros((matrix.shape[1], len(made.births)))
@@ -149,14 +149,14 @@ class TestTexts:
             assert (nearest == made.classes[here]).mean() > 0.99
 
     def test_noise_is_common_to_all(self) -> None:
-        features = synthetic(text_noise=1).features
+        features = synthetic(text_noise=1).features.words
         assert isinstance(features, WordCounts)
         assert features.indices.max() < 500
 
     def test_new_classes_bring_partly_new_words(self) -> None:
         made = Synthetic(text_noise=0.5).generate()
-        assert isinstance(made.graph.features, WordCounts)
-        matrix = made.graph.features.matrix
+        assert isinstance(made.graph.features.words, WordCounts)
+        matrix = made.graph.features.words.matrix
         for name, birth in list(made.births.items())[8:]:
             known = matrix[made.graph.times < birth].sum(axis=0) > 0
             used = made.graph.labels == name
@@ -169,11 +169,11 @@ class TestTexts:
             assert (topics[1:] != topics[:-1]).mean() == pytest.approx(drift, abs=0.02)
 
     def test_names_and_absence(self) -> None:
-        features = synthetic(vertices=300, words=20_000).features
+        features = synthetic(vertices=300, words=20_000).features.words
         assert isinstance(features, WordCounts)
         assert (features.columns[1], features.columns[12_345]) == ("w00001", "w12345")
-        assert synthetic(vertices=300).features.columns[1] == "w0001"  # type: ignore[union-attr]
-        assert synthetic(vertices=300, words_per_vertex=0).features is None
+        assert synthetic(vertices=300).features.words.columns[1] == "w0001"  # type: ignore[union-attr]
+        assert not synthetic(vertices=300, words_per_vertex=0).features
 
 
 class TestLabels:
@@ -208,8 +208,8 @@ class TestRandomness:
         assert made.graph.n_edges == 936
         assert made.classes[:12].tolist() == [0, 1, 2, 1, 2, 2, 1, 2, 1, 2, 2, 1]
         assert list(zip(source[:4].tolist(), target[:4].tolist(), strict=True)) == [(0, 3), (0, 9), (0, 14), (0, 55)]
-        assert isinstance(made.graph.features, WordCounts)
-        assert made.graph.features.indices[:8].tolist() == [9, 155, 284, 298, 387, 489, 685, 767]
+        assert isinstance(made.graph.features.words, WordCounts)
+        assert made.graph.features.words.indices[:8].tolist() == [9, 155, 284, 298, 387, 489, 685, 767]
 
 
 class TestErrors:
@@ -299,6 +299,6 @@ def test_whatever_is_asked_for_comes_out_whole(asked: Synthetic) -> None:
     labelled = graph.codes >= 0
     assert np.array_equal(graph.codes[labelled], made.classes[labelled])
     if asked.words_per_vertex:
-        assert isinstance(graph.features, WordCounts)
-        assert graph.features.width == asked.words
-        assert (graph.features.matrix.sum(axis=1) == asked.words_per_vertex).all()
+        assert isinstance(graph.features.words, WordCounts)
+        assert graph.features.words.width == asked.words
+        assert (graph.features.words.matrix.sum(axis=1) == asked.words_per_vertex).all()

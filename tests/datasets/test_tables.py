@@ -13,7 +13,7 @@ import pytest
 
 from evergraph import EvolvingGraph, InputError
 from evergraph.datasets import read_tables, synthetic
-from evergraph.datasets.tables import feature_columns, to_tables
+from evergraph.datasets.tables import find_columns, to_tables
 from evergraph.graph.arrays import fingerprint
 
 STRANGE_IDS = ["nan", "NA", "007", "1e5", "null", "None", "1.0", "-", "größe", "a,b", 'say "hi"', " padded ", "true"]
@@ -61,22 +61,22 @@ def test_columns_can_have_other_names(tmp_path):
     )
     assert list(graph.ids) == ["b", "a"]
     assert graph.labels.tolist() == [None, "KDD"]
-    assert list(graph.features.columns) == ["some", "graphs"]
+    assert list(graph.features.words.columns) == ["some", "graphs"]
     assert graph.up_to(2004).n_edges == 0
     assert graph.up_to(2005).n_edges == 1
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])
-def test_feature_columns_by_pattern(tmp_path, ending):
+def test_columns_of_numbers_by_pattern(tmp_path, ending):
     frame = pd.DataFrame({"id": ["a", "b"], "time": [2, 1], "label": "x", "emb_0": [1.5, 2.5], "emb_1": [0, -1]})
     path = tmp_path / f"v{ending}"
     frame.to_parquet(path) if ending == ".parquet" else frame.to_csv(path, index=False)
-    graph = read_tables(path, features=["emb_*"])
+    graph = read_tables(path, numbers=["emb_*"])
     assert graph.window(1, 2).inputs().tolist() == [[2.5, -1], [1.5, 0]]
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])
-def test_feature_columns_come_in_the_order_in_which_they_are_named(tmp_path, ending):
+def test_columns_of_numbers_come_in_the_order_in_which_they_are_named(tmp_path, ending):
     columns = {"id": ["a"], "b_1": [1.0], "x[0]": [2.0], "time": [1], "b_0": [3.0], "a": [4.0], "label": ["y"]}
     frame = pd.DataFrame(columns)
     path = tmp_path / f"v{ending}"
@@ -87,17 +87,17 @@ def test_feature_columns_come_in_the_order_in_which_they_are_named(tmp_path, end
         (["a", "b_*", "?_1", "a"], ["a", "b_1", "b_0"]),  # each once
         (["x[0]"], ["x[0]"]),  # a name before it is a pattern
     ):
-        assert feature_columns(path, patterns) == tuple(names)
-        found = read_tables(path, features=patterns).window(1, 1).inputs()
+        assert find_columns(path, patterns) == tuple(names)
+        found = read_tables(path, numbers=patterns).window(1, 1).inputs()
         assert found.tolist() == frame[names].to_numpy().tolist()
     shuffled = tmp_path / f"w{ending}"
     other = frame[["a", "b_0", "label", "time", "b_1", "id"]]
     other.to_parquet(shuffled) if ending == ".parquet" else other.to_csv(shuffled, index=False)
-    named = feature_columns(path, ["b_*", "a"])
-    graphs = [read_tables(each, features=named) for each in (path, shuffled)]
+    named = find_columns(path, ["b_*", "a"])
+    graphs = [read_tables(each, numbers=named) for each in (path, shuffled)]
     assert graphs[0].window(1, 1).inputs().tolist() == graphs[1].window(1, 1).inputs().tolist() == [[1, 3, 4]]
     with pytest.raises(InputError, match=r"no column is named 'b_7'"):
-        feature_columns(path, ["a", "b_7"])
+        find_columns(path, ["a", "b_7"])
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])
@@ -106,7 +106,7 @@ def test_a_column_used_twice_keeps_its_values_in_both_uses(tmp_path, ending, fea
     frame = pd.DataFrame({"id": [2**24 + 1, 2**24 + 3], "time": [20240129, 20240131], "label": "x", "emb": [0.5, 1.5]})
     path = tmp_path / f"v{ending}"
     frame.to_parquet(path) if ending == ".parquet" else frame.to_csv(path, index=False)
-    graph = read_tables(path, features=features)
+    graph = read_tables(path, numbers=features)
     assert graph.times.tolist() == [20240129, 20240131]
     assert [int(name) for name in graph.ids] == frame["id"].tolist()
     wanted = frame[features].to_numpy(np.float32)
@@ -119,13 +119,13 @@ def test_one_column_may_be_id_label_and_text(tmp_path, ending):
     path = tmp_path / f"v{ending}"
     frame.to_parquet(path) if ending == ".parquet" else frame.to_csv(path, index=False)
     graph = read_tables(path, label="id", text="id")
-    assert graph.labels.tolist() == list(graph.ids) == list(graph.features.columns) == ["one", "two"]
+    assert graph.labels.tolist() == list(graph.ids) == list(graph.features.words.columns) == ["one", "two"]
 
 
 def test_a_feature_that_is_also_the_time_is_refused_with_its_row(tmp_path):
     path = write(tmp_path / "v.csv", "id,time,label\na,2024-01,x\nb,2024-02,y\n")
     with pytest.raises(InputError, match=r"column 'time', row 1 \(line 2\): '2024-01' is not a number"):
-        read_tables(path, features=["time"])
+        read_tables(path, numbers=["time"])
 
 
 @pytest.mark.parametrize("kind", [pa.list_(pa.float32()), pa.list_(pa.float64(), 3), pa.large_list(pa.int32())])
@@ -134,7 +134,7 @@ def test_embedding_column_of_lists(tmp_path, kind):
     pq.write_table(
         pa.table({"id": [7, 5], "time": [2001, 2000], "label": ["x", None], "e": lists}), tmp_path / "v.parquet"
     )
-    graph = read_tables(tmp_path / "v.parquet", features=["e"])
+    graph = read_tables(tmp_path / "v.parquet", numbers=["e"])
     assert graph.ids.tolist() == [5, 7]
     assert graph.window(2000, 2001).inputs().tolist() == [[4, 5, 6], [1, 2, 3]]
 
@@ -152,7 +152,7 @@ def test_quoted_line_ends_crlf_bom_and_blank_lines(tmp_path):
     graph = read_tables(write(tmp_path / "v.csv", text))
     assert list(graph.ids) == ["a", "b"]
     assert graph.labels.tolist() == ["x", "y, z"]
-    assert list(graph.features.columns) == ["two", "lines", "say", "hi"]
+    assert list(graph.features.words.columns) == ["two", "lines", "say", "hi"]
 
 
 def test_line_in_errors_is_the_line_of_the_file_even_with_line_ends_in_cells(tmp_path):
@@ -184,14 +184,14 @@ def test_columns_taken_by_name_can_be_left_out(tmp_path):
     vertices = write(tmp_path / "v.csv", "id,time,label,text\na,1,x,words\nb,2,y,more\n")
     edges = write(tmp_path / "e.csv", "source,target,time\na,b,17:05\n")
     graph = read_tables(vertices, edges, label="", text="", edge_time="")
-    assert (graph.n_edges, graph.features, graph.class_names) == (1, None, ())
+    assert (graph.n_edges, graph.features.kinds, graph.class_names) == (1, (), ())
 
 
 def test_letters_of_two_bytes_may_lie_anywhere_in_long_lines(tmp_path):
     for shift in range(3):
         text = "x" * shift + "é" * 9_001
         file = write(tmp_path / "v.csv", f"id,time,label,text,{text}\na,1,x,{text},1\n\nb,2,y,more,2\n")
-        assert list(read_tables(file).features.columns) == [text, "more"]
+        assert list(read_tables(file).features.words.columns) == [text, "more"]
 
 
 def test_cells_of_many_megabytes(tmp_path):
@@ -231,7 +231,7 @@ def same(one: EvolvingGraph, other: EvolvingGraph) -> None:
 
 
 def counted(graph: EvolvingGraph) -> list[dict[str, float]]:
-    matrix, words = graph.features.matrix, list(graph.features.columns)
+    matrix, words = graph.features.words.matrix, list(graph.features.words.columns)
     rows = [slice(*matrix.indptr[row : row + 2]) for row in range(len(graph))]
     return [{words[i]: n for i, n in zip(matrix.indices[r], matrix.data[r], strict=True)} for r in rows]
 
@@ -267,12 +267,53 @@ def test_numbers_come_as_lists(tmp_path: Path, sparse: bool) -> None:
     vertices, edges = to_tables(graph, labels=False)
     pq.write_table(vertices, tmp_path / "v.parquet")
     pq.write_table(edges, tmp_path / "e.parquet")
-    back = read_tables(tmp_path / "v.parquet", tmp_path / "e.parquet", label="", features=["features"])
-    assert back.features.values.tolist() == numbers.tolist()
+    back = read_tables(tmp_path / "v.parquet", tmp_path / "e.parquet", label="", numbers=["features"])
+    assert back.features.numbers.values.tolist() == numbers.tolist()
 
 
 def test_a_pattern_of_many_brackets_takes_no_time(tmp_path):
     (tmp_path / "v.csv").write_text("id,time,x\n1,2001,0.5\n")
     with mock.patch("evergraph.datasets.tables.fnmatchcase") as match, pytest.raises(InputError, match="no column"):
-        feature_columns(tmp_path / "v.csv", ["[" * 10_000])
+        find_columns(tmp_path / "v.csv", ["[" * 10_000])
     assert not match.called  # it would take more than a second
+
+
+# --- numbers and categories ------------------------------------------------------------------------------------------
+
+MIXED = "id,time,label,text,pages,open,kind\na,1,x,Old news,3,true,paper\nb,2,y,,,False,\nc,2,x,New words,0.5,NA,book\n"
+
+
+@pytest.mark.parametrize("ending", [".csv", ".tsv.gz", ".parquet"])
+def test_a_table_of_text_numbers_and_categories(tmp_path, ending):
+    path = tmp_path / f"v{ending}"
+    if ending == ".parquet":
+        pa_csv_bytes = pa.BufferReader(MIXED.encode())
+        pq.write_table(pa_csv.read_csv(pa_csv_bytes), path)
+    else:
+        write(path, MIXED if ending == ".csv" else MIXED.replace(",", "\t"))
+    graph = read_tables(path, numbers=["pages", "open"], categories=["kind"])
+    assert graph.features.kinds == ("words", "numbers", "categories")
+    expected = [[3, 1], [np.nan, 0], [0.5, np.nan]]
+    assert np.array_equal(graph.features.numbers.values, expected, equal_nan=True)
+    assert list(graph.features.categories.columns) == ["kind=paper", "kind=book"]
+    vertices, _ = to_tables(graph)
+    assert vertices.column("text").to_pylist() == ["Old news", "", "New words"]
+    assert vertices.column("pages").to_pylist() == [3, None, 0.5]
+    assert vertices.column("kind").to_pylist() == ["paper", None, "book"]
+    again = EvolvingGraph.build(vertices, numbers=["pages", "open"], categories=["kind"])
+    assert fingerprint(again) == fingerprint(graph)
+
+
+def test_text_among_numbers_is_refused_with_its_row(tmp_path):
+    path = write(tmp_path / "v.csv", MIXED.replace("0.5", "many"))
+    with pytest.raises(InputError, match=r"v\.csv, column 'pages', row 3 \(line 4\): 'many' is not a number"):
+        read_tables(path, numbers=["pages"])
+
+
+def test_columns_named_as_those_of_the_graph_keep_both(tmp_path):
+    path = write(tmp_path / "v.csv", "id,time,label,features\na,1,x,3\n")
+    graph = read_tables(path, numbers=["time", "features"], categories=["label"])
+    vertices, _ = to_tables(graph)
+    assert vertices.to_pylist() == [
+        {"id": "a", "time": 1, "label": "x", "time_": 1, "features_": 3, "label_": "x"},
+    ]

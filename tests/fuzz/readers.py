@@ -17,7 +17,7 @@ import zipfile
 import zlib
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -85,7 +85,7 @@ def _read_csv(folder: Path) -> None:
     from evergraph.datasets import read_tables
 
     _tables(folder, read_tables, ".csv")
-    _tables(folder, read_tables, ".csv", features=["x", "time"], edge_time="")
+    _tables(folder, read_tables, ".csv", numbers=["x", "time"], categories=["text"], edge_time="")
 
 
 _TREE: dict[str, Any] = {}
@@ -139,7 +139,7 @@ def _read_parquet(folder: Path) -> None:
     from evergraph.datasets import read_tables
 
     _tables(folder, read_tables, ".parquet")
-    _tables(folder, read_tables, ".parquet", features=["x", "emb"])
+    _tables(folder, read_tables, ".parquet", numbers=["x", "emb"], categories=["label"])
 
 
 def _labels_sample(folder: Path) -> None:
@@ -297,10 +297,16 @@ def _synthetic(**more: Any) -> EvolvingGraph:
 def _graph_sample(folder: Path) -> None:
     from scipy import sparse
 
+    from evergraph.graph.features import Vectors
+
     EvolvingGraph.build(VERTICES, EDGES, about={"source": "here"}).save(folder / "words")
     bare = {"id": [5, 6, 7], "time": [1, 1, 4], "label": ["x", None, "y"]}
     EvolvingGraph.build(bare, [(5, 6)], features=np.eye(3)).save(folder / "dense")
     EvolvingGraph.build(bare, [(5, 7)], features=sparse.csr_array(np.eye(3))).save(folder / "sparse")
+    mixed = bare | {"text": ["One", "", "Two"], "x": [1, None, 0.5], "kind": ["a", None, "é"]}
+    graph = EvolvingGraph.build(mixed, [(5, 7)], numbers=["x"], categories=["kind"])
+    vectors = Vectors(np.eye(3, 2, dtype=np.float32), "some encoder sha256:00")
+    replace(graph, features=replace(graph.features, vectors=vectors)).save(folder / "mixed")
 
 
 def _read_graph(folder: Path) -> None:
@@ -310,8 +316,9 @@ def _read_graph(folder: Path) -> None:
     from evergraph.graph.arrays import fingerprint
     from evergraph.graph.disk import verify
 
-    for name in ("words", "dense", "sparse"):
+    for name in ("words", "dense", "sparse", "mixed"):
         graph = load(folder / name)
+        list(graph.features.texts or ())
         to_tables(graph)
         fingerprint(graph)
         describe(graph)
@@ -535,7 +542,7 @@ def _read_strings(folder: Path) -> None:
 
     from evergraph.cli.common import names_in, parse_history, parse_seeds
     from evergraph.datasets.files import unpacked_limit
-    from evergraph.datasets.tables import feature_columns, read_tables
+    from evergraph.datasets.tables import find_columns, read_tables
     from evergraph.graph.times import TimeAxis
     from evergraph.names import build_detector, build_model, split_detectors
 
@@ -546,7 +553,7 @@ def _read_strings(folder: Path) -> None:
             return unpacked_limit(table)
 
     def features(text: str) -> object:
-        return feature_columns(table, [name for name in names_in(text) if "emb" not in name])
+        return find_columns(table, [name for name in names_in(text) if "emb" not in name])
 
     readers: dict[str, Callable[[str], object]] = {
         "detector": build_detector,

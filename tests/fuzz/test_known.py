@@ -143,10 +143,10 @@ def test_parquet_that_expands_beyond_the_limit(
     monkeypatch.setenv("EVERGRAPH_MAX_UNPACKED", "0.01")
     before = pa.default_memory_pool().max_memory()
     with pytest.raises(InputError, match=r"unpacks to .* more.*EVERGRAPH_MAX_UNPACKED|unpacks to more than 10,000,000"):
-        read_tables(path, label="", features=["text"] if encoding is None else ())
+        read_tables(path, label="", numbers=["text"] if encoding is None else ())
     assert pa.default_memory_pool().max_memory() <= max(before, 60_000_000)
     monkeypatch.setenv("EVERGRAPH_MAX_UNPACKED", "1")
-    assert len(read_tables(path, label="", features=["text"] if encoding is None else ())) == rows
+    assert len(read_tables(path, label="", numbers=["text"] if encoding is None else ())) == rows
 
 
 def test_zips_with_other_methods_and_odd_names(tmp_path: Path) -> None:

@@ -17,27 +17,31 @@ from evergraph.graph.arrays import Segment, base_segment, decode, encode, extend
 from evergraph.graph.classes import extend_names
 from evergraph.graph.columns import check_edges, check_vertices
 from evergraph.graph.evolving import Adjacency
-from evergraph.graph.features import DenseFeatures, Features, SparseFeatures
+from evergraph.graph.features import Features, Numbers, SparseFeatures
+from evergraph.graph.texts import Texts
 from tests.strategies import Tables, arrays_of, assert_equal, tables
 
 build = EvolvingGraph.build
 
 
-def segment(graph: EvolvingGraph, vertices: Any = None, edges: Any = None, features: Any = None) -> Segment:
+def segment(graph: EvolvingGraph, vertices: Any = None, edges: Any = None, **more: Any) -> Segment:
     """The segment of a slice given as for `EvolvingGraph.append`."""
-    new = None
-    if vertices is not None:
-        names = list(graph.features.columns) if type(graph.features) is SparseFeatures else None
-        new = check_vertices(vertices, features, names, axis=graph.axis)
-    return slice_segment(graph, new, check_edges(edges, graph.axis))
+    return slice_segment(graph, checked(graph, vertices, **more), check_edges(edges, graph.axis))
 
 
-def rebuilt(graph: EvolvingGraph, vertices: Any, edges: Any, features: Any) -> EvolvingGraph:
+def checked(
+    graph: EvolvingGraph, vertices: Any, features: Any = None, numbers: Any = None, categories: Any = None
+) -> Any:
+    if vertices is None:
+        return None
+    return check_vertices(vertices, **graph.features.arguments(features, None, numbers, categories), axis=graph.axis)
+
+
+def rebuilt(graph: EvolvingGraph, vertices: Any, edges: Any, **more: Any) -> EvolvingGraph:
     """The graph with a slice, where everything is joined by plain loops, sorted and linked anew."""
     ids, times, codes, names, rows = graph.ids.tolist(), graph.times, graph.codes, graph.class_names, graph.features
     if vertices is not None:
-        columns = list(rows.columns) if type(rows) is SparseFeatures else None
-        new = check_vertices(vertices, features, columns, axis=graph.axis)
+        new = checked(graph, vertices, **more)
         ids, times = ids + new.ids.tolist(), np.concatenate([times, new.times])
         names, row_of = extend_names(names, new.class_names)
         codes, rows = np.concatenate([codes, row_of[new.codes]]), stacked(rows, new.features)
@@ -56,11 +60,18 @@ def rebuilt(graph: EvolvingGraph, vertices: Any, edges: Any, features: Any) -> E
     )
 
 
-def stacked(old: Features | None, new: Features | None) -> Features | None:
-    if old is None or new is None:
-        return None
-    if isinstance(old, DenseFeatures):
-        return DenseFeatures(np.concatenate([old.values, new.values]))
+def stacked(old: Features, new: Features) -> Features:
+    parts: dict[str, Any] = {}
+    for name, part in old.parts.items():
+        more = getattr(new, name)
+        if name == "numbers":
+            parts[name] = Numbers(np.concatenate([part.values, more.values]), part.columns)
+        else:
+            parts[name] = Texts.of([*part, *more]) if name == "texts" else stacked_columns(part, more)
+    return Features(**parts)
+
+
+def stacked_columns(old: SparseFeatures, new: SparseFeatures) -> SparseFeatures:
     names = list(dict.fromkeys([*old.columns, *new.columns]))
     matrix = np.zeros((len(old) + len(new), len(names)), np.float32)
     matrix[: len(old), : old.width] = old.matrix.toarray()
@@ -100,10 +111,10 @@ def test_joined_segments_are_the_graph_that_was_appended_to(given: list[Tables])
     graph = reference = given[0].build()
     segments = [base_segment(graph)]
     for part in given[1:]:
-        vertices, features = (part.vertices, part.features) if part.vertices["id"] else (None, None)
-        reference = rebuilt(reference, vertices, part.edges, features)
-        segments.append(segment(graph, vertices, part.edges, features))
-        appended = graph.append(vertices, part.edges, features=features)
+        vertices, more = (part.vertices, part.more) if part.vertices["id"] else (None, {})
+        reference = rebuilt(reference, vertices, part.edges, **more)
+        segments.append(segment(graph, vertices, part.edges, **more))
+        appended = graph.append(vertices, part.edges, **more)
         assert_equal(extend(graph, segments[-1]), appended)
         graph = appended
         assert fingerprint(graph) == fingerprint(reference)

@@ -158,9 +158,8 @@ def test_dangling_edges_are_dropped_on_demand() -> None:
         ([[1], [1, 2], [3]], "the features are not numbers"),
         ([["a"], ["b"], ["c"]], "the features are not numbers"),
         ([[1j], [2], [3]], "the features are not numbers"),
-        ([[1, 2], [1, np.nan], [1, 2]], "features, column '1', row 2: a feature is missing, infinite or too large"),
-        ([[1, 2], [1, None], [1, 2]], "features, column '1', row 2: a feature is missing"),
-        ([[1, 2], [1, 2], [1e300, 2]], "features, column '0', row 3: a feature is missing, infinite"),
+        ([[1, 2], [1, -np.inf], [1, 2]], "features, column '1', row 2: a feature is infinite or too large"),
+        ([[1, 2], [1, 2], [1e300, 2]], "features, column '0', row 3: a feature is infinite or too large"),
         (sparse.csr_array([[0, 1], [0, np.inf], [3, 0]]), "features, column '1', row 2: a feature is missing"),
         (sparse.csr_array([[0, 0], [0, 0], [1e300, 0]]), "features, column '0', row 3: a feature is missing"),
         (sparse.coo_array(np.array([1.0, 0, 3])), "features have 1 dimensions"),
@@ -180,8 +179,8 @@ def test_bad_names_of_features_are_refused() -> None:
     ):
         with pytest.raises(InputError, match=problem):
             build(abc(), features=sparse.eye_array(3), feature_names=names)
-    with pytest.raises(InputError, match="text and feature columns cannot be combined"):
-        build(abc(text=["", "", ""]), features=np.eye(3))
+    with pytest.raises(InputError, match="text and sparse features cannot be combined"):
+        build(abc(text=["", "", ""]), features=sparse.eye_array(3))
 
 
 def test_features_without_columns_are_features() -> None:
@@ -331,7 +330,7 @@ def test_features_are_taken_from_frames_lists_and_all_sparse_formats() -> None:
         assert_equal(build(abc(), features=kind(np.array(values))), sparse_graph)
     twice = sparse.coo_array(([1.0, 0.5, 2, 7, -7], ([0, 0, 1, 2, 2], [1, 1, 0, 0, 0])), shape=(3, 2))
     assert_equal(build(abc(), features=twice), sparse_graph)
-    assert build(abc(), features=np.eye(3, dtype=bool)).features.values.tolist() == np.eye(3).tolist()
+    assert build(abc(), features=np.eye(3, dtype=bool)).features.numbers.values.tolist() == np.eye(3).tolist()
 
 
 @pytest.mark.parametrize("slip", ["Label", "labels", " label"])
@@ -364,3 +363,87 @@ def test_other_numbers_are_classes(labels: list[Any], caplog: pytest.LogCaptureF
 def test_minus_one_that_may_be_a_class_is_refused(labels: list[Any]) -> None:
     with pytest.raises(InputError, match="column 'label', row 2: -1 is either a class or no label"):
         build(abc(label=labels))
+
+
+# --- numbers and categories ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        [1.5, None, 1],
+        [1.5, float("nan"), True],
+        ["1.5", "", "1"],
+        [" 1.5", "NA", "true"],
+        np.array([1.5, np.nan, 1], np.float16),
+        pd.Series([1.5, None, 1.0]),
+        pd.array([1.5, None, 1.0], dtype="Float64"),
+        pa.array([1.5, None, 1.0], pa.float32()),
+    ],
+)
+def test_numbers_in_many_dresses(column: Any) -> None:
+    values = build(abc(x=column), numbers=["x"]).features.numbers.values
+    assert np.array_equal(values, [[1.5], [np.nan], [1]], equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("column", "problem"),
+    [
+        (["1", "few", "3"], "vertices, column 'x', row 2: 'few' is not a number. Write a number, leave the cell empty"),
+        ([1, "few", 3], "vertices, column 'x', row 2: the values are not a column"),
+        ([1, 2, float("inf")], "vertices, column 'x', row 3: a feature is infinite or too large"),
+        ([1, 2, 1e300], "vertices, column 'x', row 3: a feature is infinite or too large"),
+        (
+            pd.to_datetime(["2001-01-01"] * 3),
+            "column 'x': a column of timestamp.* holds no numbers. Give numbers, or name",
+        ),
+        ([[1, 2], [3], [4, 5]], "column 'x', row 2: the lists have different lengths"),
+        ([[1, 2], None, [4, 5]], "column 'x', row 2: a list of numbers is missing"),
+        ([["1", "2"], ["3", "few"], ["4", "5"]], "column 'x', row 2: 'few' is not a number"),
+    ],
+)
+def test_bad_numbers_are_refused_with_their_row(column: Any, problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        build(abc(x=column), numbers=["x"])
+
+
+@pytest.mark.parametrize(
+    ("column", "names"),
+    [
+        (["b", None, "a"], ["x=b", "x=a"]),
+        (["b", "", "b"], ["x=b"]),
+        ([7, None, -1], ["x=7", "x=-1"]),
+        ([7.0, float("nan"), 1.0], ["x=7", "x=1"]),
+        ([True, False, None], ["x=true", "x=false"]),
+        (pd.Categorical(["b", None, "a"]), ["x=b", "x=a"]),
+        (["b=c", None, "unseen"], ["x=b=c", "x=unseen"]),
+        ([None, None, None], []),
+    ],
+)
+def test_categories_in_many_dresses(column: Any, names: list[str]) -> None:
+    assert list(build(abc(x=column), categories=["x"]).features.categories.columns) == names
+
+
+def test_bad_categories_are_refused() -> None:
+    with pytest.raises(
+        InputError, match=r"column 'x': fractions are not categories. Give strings or whole numbers, or name"
+    ):
+        build(abc(x=[0.5, 1, 2]), categories=["x"])
+    with pytest.raises(
+        InputError, match=r"column 'x=y': the name of a column of categories holds '='. Rename the column"
+    ):
+        build(abc(**{"x=y": ["a", "b", "c"]}), categories=["x=y"])
+    with pytest.raises(InputError, match="there is no column 'y'"):
+        build(abc(), categories=["y"])
+    with pytest.raises(InputError, match="numbers in columns and in a matrix"):
+        build(abc(x=[1, 2, 3]), features=np.eye(3), numbers=["x"])
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pa.table, Stream])
+def test_frames_of_mixed_columns(frame: Any) -> None:
+    columns = abc(text=["one", "two", None], n=[1, 2, 3], b=[True, False, True], c=["x", "y", None], e=[[1.0, 2]] * 3)
+    graph = build(frame(columns), numbers=["n", "b", "e"], categories=["c"])
+    assert graph.features.numbers.values.tolist() == [[1, 1, 1, 2], [2, 0, 1, 2], [3, 1, 1, 2]]
+    assert list(graph.features.numbers.columns) == ["n", "b", "e[0]", "e[1]"]
+    more = graph.append(frame({name: column[:1] for name, column in columns.items()} | {"id": ["d"]}))
+    assert more.features.numbers.values.tolist()[1] == [1, 1, 1, 2]

@@ -93,7 +93,7 @@ def test_an_opened_graph_can_be_appended_to_and_cut(given: Tables, time: int) ->
     with tempfile.TemporaryDirectory() as root:
         old.build().save(Path(root) / "graph")
         opened = EvolvingGraph.open(Path(root) / "graph")
-        grown = opened.append(new.vertices, new.edges, features=new.features)
+        grown = opened.append(new.vertices, new.edges, **new.more)
         assert_equal(grown, given.build())
         assert_equal(grown.remove(new.vertices["id"]), given.build().remove(new.vertices["id"]))
         assert opened.find(old.vertices["id"]).tolist() == old.build().find(old.vertices["id"]).tolist()

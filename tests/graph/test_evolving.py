@@ -14,7 +14,7 @@ from scipy import sparse
 
 from evergraph import UNSEEN, EvolvingGraph, InputError
 from evergraph.graph.classes import ClassRegistry
-from evergraph.graph.features import DenseFeatures, SparseFeatures, WordCounts
+from evergraph.graph.features import SparseFeatures, WordCounts
 from evergraph.graph.ids import Strings
 from evergraph.graph.times import MAX_SPAN
 from tests.strategies import Model, Tables, abc, arrays_of, assert_equal, model_of, tables
@@ -33,9 +33,9 @@ def test_a_graph_is_what_its_tables_say(given: Tables) -> None:
     assert graph.class_names == model.class_names
     assert (len(graph), graph.n_edges) == (len(model.times), len(model.edges))
     assert (graph.first_time, graph.last_time) == (min(model.times.values()), max(model.times.values()))
-    if isinstance(graph.features, WordCounts):
-        assert list(graph.features.columns) == model.words
-        assert (graph.features.data > 0).all()
+    if isinstance(graph.features.words, WordCounts):
+        assert list(graph.features.words.columns) == model.words
+        assert (graph.features.words.data > 0).all()
 
 
 @given(tables())
@@ -168,7 +168,7 @@ def test_graphs_can_be_copied_and_pickled_between_processes(given: Tables) -> No
 
 def append(graph: EvolvingGraph, more: Tables) -> EvolvingGraph:
     vertices = more.vertices if more.vertices["id"] else None
-    return graph.append(vertices, more.edges, features=more.features if vertices else None)
+    return graph.append(vertices, more.edges, **more.more if vertices else {})
 
 
 @given(tables(min_size=2), st.integers(1, 6))
@@ -212,9 +212,9 @@ def test_appending_any_part_means_the_same_as_rebuilding(given: Tables, data: st
 
 def assert_rows_kept(before: EvolvingGraph, after: EvolvingGraph) -> None:
     assert after.class_names[: len(before.class_names)] == before.class_names
-    if isinstance(before.features, SparseFeatures):
-        assert isinstance(after.features, SparseFeatures)
-        assert list(after.features.columns[: before.features.width]) == list(before.features.columns)
+    for part in ("words", "categories"):
+        if (old := getattr(before.features, part)) is not None:
+            assert list(getattr(after.features, part).columns[: old.width]) == list(old.columns)
 
 
 def test_new_classes_and_words_come_last_even_if_they_are_older() -> None:
@@ -222,8 +222,8 @@ def test_new_classes_and_words_come_last_even_if_they_are_older() -> None:
     more = graph.append({"id": ["d", "e"], "time": [1, 1], "label": ["z", "y"], "text": ["zero one", "three"]})
     assert more.class_names == ("x", "y", "z")
     assert more.labels.tolist() == ["z", "y", "x", "y", "x"]
-    assert list(more.features.columns) == ["one", "two", "three", "zero"]
-    assert more.features.matrix.toarray().tolist()[:3] == [[1, 0, 0, 1], [0, 0, 1, 0], [1, 1, 0, 0]]
+    assert list(more.features.words.columns) == ["one", "two", "three", "zero"]
+    assert more.features.words.matrix.toarray().tolist()[:3] == [[1, 0, 0, 1], [0, 0, 1, 0], [1, 1, 0, 0]]
 
 
 def test_edges_can_be_appended_among_old_vertices() -> None:
@@ -292,10 +292,10 @@ def test_a_window_of_years_in_a_graph_of_months_is_refused() -> None:
 def test_sparse_features_are_appended_column_by_column() -> None:
     graph = build(abc(), features=sparse.csr_array(np.eye(3)), feature_names=["p", "q", "r"])
     more = graph.append({"id": ["d"], "time": [0]}, features=sparse.csr_array([[0, 5.0, 6]]))
-    assert list(more.features.columns) == ["p", "q", "r"]
+    assert list(more.features.words.columns) == ["p", "q", "r"]
     assert model_of(more).inputs["d"] == {"q": 5, "r": 6}
     wider = graph.append({"id": ["d"], "time": [4]}, features=sparse.csr_array([[7.0, 8]]), feature_names=["s", "q"])
-    assert list(wider.features.columns) == ["p", "q", "r", "s"]
+    assert list(wider.features.words.columns) == ["p", "q", "r", "s"]
     assert model_of(wider).inputs["d"] == {"s": 7, "q": 8}
     with pytest.raises(InputError, match="3 column names for 1 feature columns"):
         graph.append({"id": ["d"], "time": [4]}, features=sparse.eye_array(1))
@@ -306,7 +306,7 @@ def test_sparse_features_are_appended_column_by_column() -> None:
 def test_sparse_features_with_names_bring_new_columns() -> None:
     graph = build(abc(), features=sparse.csr_array(np.eye(3)), feature_names=["p", "q", "r"])
     more = graph.append({"id": ["d"], "time": [0]}, features=sparse.csr_array([[7, 8.0]]), feature_names=["s", "q"])
-    assert list(more.features.columns) == ["p", "q", "r", "s"]
+    assert list(more.features.words.columns) == ["p", "q", "r", "s"]
     assert model_of(more).inputs == {"d": {"q": 8, "s": 7}, "a": {"p": 1}, "b": {"q": 1}, "c": {"r": 1}}
     with pytest.raises(InputError, match="not all different strings"):
         graph.append({"id": ["d"], "time": [4]}, features=sparse.csr_array([[7, 8.0]]), feature_names=["s", "s"])
@@ -423,11 +423,11 @@ def test_windows_share_the_memory_of_their_graph(given: Tables, first: int, leng
     window = graph.window(first, first + length)
     assert np.shares_memory(window.times, graph.times) == (len(window) > 0)
     values = window.inputs("counts")
-    if isinstance(graph.features, DenseFeatures):
-        assert np.shares_memory(values, graph.features.values) == (values.size > 0)
+    if graph.features.numbers is not None:
+        assert np.shares_memory(values, graph.features.numbers.values) == (values.size > 0)
     else:
-        assert np.shares_memory(values.data, graph.features.data) == (values.nnz > 0)
-        assert np.shares_memory(values.indices, graph.features.indices) == (values.nnz > 0)
+        assert np.shares_memory(values.data, graph.features.words.data) == (values.nnz > 0)
+        assert np.shares_memory(values.indices, graph.features.words.indices) == (values.nnz > 0)
 
 
 def test_windows_outside_the_times_are_empty() -> None:

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import pickle
 import re
 import unicodedata
 from collections import Counter
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +17,9 @@ from scipy import sparse
 from sklearn.feature_extraction.text import TfidfTransformer
 
 from evergraph import EvolvingGraph
-from evergraph.graph.features import count_words, tfidf
+from evergraph.errors import InputError
+from evergraph.graph.arrays import base_segment, decode, encode, fingerprint, join
+from evergraph.graph.features import Vectors, count_words, tfidf
 from tests.strategies import Tables, tables, texts
 
 # Letters that existed long ago: newer ones may be unknown to one of the two tables of Unicode that are compared.
@@ -103,7 +108,7 @@ def test_global_tfidf_is_that_of_scikit_learn(given: Tables, first: int, length:
     graph = given.build()
     window = graph.window(first, first + length)
     found = window.inputs("global")
-    counts = graph.features.matrix
+    counts = graph.features.words.matrix
     assert found.dtype == np.float32
     assert np.allclose(found.toarray(), sklearn_tfidf(counts, counts[window.rows]), atol=1e-6)
     assert_rows_have_length_one(found)
@@ -113,12 +118,12 @@ def test_global_tfidf_is_that_of_scikit_learn(given: Tables, first: int, length:
 def test_past_tfidf_is_scikit_learn_fitted_on_the_past(given: Tables, first: int, length: int, min_df: int) -> None:
     graph = given.build()
     window = graph.window(first, first + length)
-    counts = graph.features.matrix
+    counts = graph.features.words.matrix
     past = counts[graph.times < window.last]
     seen = (past > 0).sum(axis=0) >= min_df
     rows = counts[window.rows].toarray() * seen  # words that were not seen are removed
     found = window.inputs("past", min_df=min_df)
-    assert found.shape == (len(window), graph.features.width)
+    assert found.shape == (len(window), graph.features.words.width)
     assert np.allclose(found.toarray(), sklearn_tfidf(past, rows), atol=1e-6)
     assert_rows_have_length_one(found)
     assert window.inputs().toarray().tolist() == window.inputs("past").toarray().tolist()
@@ -129,7 +134,7 @@ def test_before_moves_the_time_of_knowledge(given: Tables, before: int) -> None:
     graph = given.build()
     window = graph.window(0, 2)
     known = int((graph.times < before).sum())
-    expected = tfidf(graph.features, window.rows, known)
+    expected = tfidf(graph.features.words, window.rows, known)
     assert (window.inputs(before=before) != expected).nnz == 0
     assert (window.inputs(before=str(before)) != expected).nnz == 0
 
@@ -143,11 +148,11 @@ def test_texts_of_the_future_do_not_move_the_past(given: Tables, time: int, data
     other = Tables(changed, given.edges).build()
     graph = given.build()
     past = graph.times < time
-    words = graph.features.matrix[past].sum(axis=0) > 0
+    words = graph.features.words.matrix[past].sum(axis=0) > 0
     width = int(words.sum())
     # Words are numbered as they first appear, so those of the past are the first columns whatever the future brings.
     assert words[:width].all()
-    assert list(graph.features.columns[:width]) == list(other.features.columns[:width])
+    assert list(graph.features.words.columns[:width]) == list(other.features.words.columns[:width])
     for before in range(1, time + 1):
         for first in range(before):
             one, two = (which.window(first, before - 1).inputs(before=before) for which in (graph, other))
@@ -172,10 +177,10 @@ def test_vertices_of_the_future_do_not_move_the_past(given: Tables, time: int) -
 @given(texted)
 def test_weighing_leaves_the_counts_alone(given: Tables) -> None:
     graph = given.build()
-    before = graph.features.matrix.toarray().copy()
+    before = graph.features.words.matrix.toarray().copy()
     for mode in ("past", "global", "counts"):
         graph.window(0, 3).inputs(mode, min_df=2)
-    assert np.array_equal(graph.features.matrix.toarray(), before)
+    assert np.array_equal(graph.features.words.matrix.toarray(), before)
     assert np.array_equal(graph.window(0, 9).inputs("counts").toarray(), before)
 
 
@@ -212,7 +217,7 @@ def test_appending_copies_only_new_sparse_features() -> None:
     for time in (1, 2):
         larger = graph.append(slice_of(time))
         for name in ("indptr", "indices", "data"):
-            assert np.shares_memory(getattr(graph.features, name), getattr(larger.features, name)), name
+            assert np.shares_memory(getattr(graph.features.words, name), getattr(larger.features.words, name)), name
         graph = larger
 
 
@@ -221,3 +226,128 @@ def test_counts_of_texts_cannot_be_changed() -> None:
     assert counts.count_texts(2).tolist() == [1, 2]
     with pytest.raises(ValueError, match="read-only"):
         counts.count_texts(2)[0] = 7
+
+
+# --- several kinds of features ---------------------------------------------------------------------------------------
+
+MIXED = {
+    "id": ["a", "b", "c"],
+    "time": [1, 2, 2],
+    "text": ["Old news", "New words", None],
+    "pages": [3, None, 0.5],
+    "open": [True, False, None],
+    "kind": ["paper", "", "book"],
+}
+
+
+def mixed(**changed: Any) -> EvolvingGraph:
+    return EvolvingGraph.build(MIXED | changed, numbers=["pages", "open"], categories=["kind"])
+
+
+def with_vectors(graph: EvolvingGraph, encoder: str = "some sha256:1", width: int = 2) -> EvolvingGraph:
+    vectors = Vectors(np.ones((len(graph), width), np.float32), encoder)
+    return replace(graph, features=replace(graph.features, vectors=vectors))
+
+
+def test_a_graph_may_have_text_numbers_and_categories() -> None:
+    graph = mixed()
+    features = graph.features
+    assert features.kinds == ("words", "numbers", "categories")
+    assert features.summary == "4 words, 2 numbers, 2 categories"
+    assert features.texts is not None
+    assert list(features.texts) == ["Old news", "New words", ""]
+    assert np.array_equal(features.numbers.values, [[3, 1], [np.nan, 0], [0.5, np.nan]], equal_nan=True)
+    assert list(features.categories.columns) == ["kind=paper", "kind=book"]
+    assert features.categories.matrix.toarray().tolist() == [[1, 0], [0, 0], [0, 1]]
+    assert repr(graph).endswith("features=words, numbers, categories)")
+    assert with_vectors(graph).features.summary.endswith("2 categories, vectors of 2 dimensions")
+
+
+def test_the_inputs_are_words_categories_and_numbers_side_by_side() -> None:
+    window = mixed().window(2, 2)
+    parts = [window.words("counts").toarray(), [[0, 0], [0, 1]], [[np.nan, 0], [0.5, np.nan]]]
+    assert np.array_equal(window.inputs("counts").toarray(), np.hstack(parts), equal_nan=True)
+    bare = EvolvingGraph.build({"id": [1], "time": [1], "c": ["x"]}, categories=["c"])
+    assert bare.window(1, 1).inputs().toarray().tolist() == [[1]]
+    assert with_vectors(EvolvingGraph.build({"id": [1], "time": [1]})).window(1, 1).inputs().tolist() == [[1, 1]]
+    with pytest.raises(InputError, match="the graph has no words"):
+        bare.window(1, 1).words()
+    assert bare.window(1, 1).known_columns().tolist() == []
+
+
+def test_a_graph_without_features_is_empty() -> None:
+    graph = EvolvingGraph.build({"id": [1], "time": [1]})
+    assert not graph.features
+    assert mixed().features
+    assert (graph.features.kinds, graph.features.summary, graph.features.main) == ((), "none", None)
+
+
+def test_appended_columns_are_matched_by_name_and_new_categories_are_appended() -> None:
+    more = {"time": [3], "id": ["d"], "kind": ["film"], "open": [0], "pages": [8], "text": ["newer news"]}
+    graph = mixed().append(more)
+    assert graph.features.numbers.values[-1].tolist() == [8, 0]
+    assert list(graph.features.categories.columns) == ["kind=paper", "kind=book", "kind=film"]
+    assert graph.features.texts[-1] == "newer news"
+    permuted = mixed().append(more, numbers=["open", "pages"], categories=["kind"])
+    assert permuted.features.numbers.values[-1].tolist() == [8, 0]
+    by_place = EvolvingGraph.build({"id": [1], "time": [1]}, features=[[1, 2.0]], feature_names=["p", "q"])
+    assert by_place.append({"id": [2], "time": [1]}, features=[[3, 4.0]]).features.numbers.values.tolist() == [
+        [1, 2],
+        [3, 4],
+    ]
+    named = by_place.append({"id": [2], "time": [1]}, features=[[3, 4.0]], feature_names=["q", "p"])
+    assert named.features.numbers.values.tolist() == [[1, 2], [4, 3]]
+
+
+@pytest.mark.parametrize(
+    ("changed", "more", "problem"),
+    [
+        (
+            {},
+            {"numbers": ["pages"]},
+            "column of numbers 'open' is missing. Name the columns of the graph one by one: pages",
+        ),
+        ({"x": [1]}, {"numbers": ["pages", "open", "x"]}, "the graph has no column of numbers 'x'"),
+        ({}, {"categories": ()}, "new vertices: words, numbers; of the graph: words, numbers, categories"),
+        ({}, {"numbers": (), "features": [[1.0]]}, "the new vertices have 1 numbers, the graph has 2"),
+    ],
+)
+def test_slices_with_other_features_are_refused(changed: Any, more: Any, problem: str) -> None:
+    row = {"id": ["d"], "time": [3], "text": ["t"], "pages": [1], "open": [1], "kind": ["x"]}
+    with pytest.raises(InputError, match=problem):
+        mixed().append(row | changed, **more)
+
+
+def test_vectors_of_another_encoder_are_refused() -> None:
+    graph = with_vectors(mixed())
+    own = graph.features
+    for other in (with_vectors(mixed(), "other sha256:2"), with_vectors(mixed(), width=3)):
+        vectors = other.features.vectors
+        assert vectors is not None
+        with pytest.raises(
+            InputError, match=rf"{vectors.encoder} \({vectors.width} .* of some sha256:1 \(2 dimensions"
+        ):
+            own.place(other.features)
+    with pytest.raises(InputError, match=r"of the new vertices: words, numbers, categories; of the graph: .*vectors"):
+        own.place(mixed().features)
+    assert len(own.stack([own.place(own)]).vectors) == 6
+
+
+def test_all_parts_survive_folder_segments_and_changes(tmp_path: Path) -> None:
+    graph = with_vectors(mixed())
+    graph.save(tmp_path / "graph")
+    opened = EvolvingGraph.open(tmp_path / "graph")
+    segments = join([decode(encode(base_segment(graph)))])
+    for other in (
+        opened,
+        segments,
+        pickle.loads(pickle.dumps(opened)),
+        graph.relabel(["a"], ["x"]).relabel(["a"], [None]),
+    ):
+        assert list(other.features.parts) == ["words", "numbers", "categories", "vectors", "texts"]
+        assert other.features.vectors.encoder == "some sha256:1"
+        assert list(other.features.numbers.columns) == ["pages", "open"]
+        assert fingerprint(other) == fingerprint(graph)
+    left = opened.remove(["a"])
+    assert list(left.features.texts) == ["New words", ""]
+    assert len(left.features.vectors) == len(left.features.categories) == 2

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,7 +33,7 @@ def pyg() -> Any:
 
 def without_edge_times(given: Tables) -> Tables:
     edges = {name: column for name, column in given.edges.items() if name != "time"}
-    return Tables(given.vertices, edges, given.features)
+    return replace(given, edges=edges)
 
 
 # --- scipy -----------------------------------------------------------------------------------------------------------
@@ -71,7 +72,7 @@ def test_a_graph_comes_back_from_pytorch_geometric(pyg: Any, given: Tables) -> N
     assert (data.num_nodes, data.num_edges) == (len(graph), 2 * graph.n_edges)
     assert data.is_undirected()
     assert not data.has_self_loops()
-    assert (data.x is None) == (graph.features is None)
+    assert (data.x is None) == (not graph.features)
     assert_equal(from_pyg(data), graph)
 
 
@@ -84,7 +85,7 @@ def test_text_goes_to_pytorch_geometric_as_the_inputs_of_a_window(pyg: Any, give
         assert data.x.layout == pyg.torch.sparse_coo
         assert data.x.to_dense().numpy().tolist() == window.inputs(**options).toarray().tolist()
     counts = from_pyg(graph.to_pyg(text="counts"))
-    assert (counts.features.matrix != graph.features.matrix).nnz == 0
+    assert (counts.features.words.matrix != graph.features.words.matrix).nnz == 0
 
 
 def test_a_window_goes_to_pytorch_geometric_with_all_class_names(pyg: Any) -> None:
@@ -101,7 +102,7 @@ def test_a_window_goes_to_pytorch_geometric_with_all_class_names(pyg: Any) -> No
         pyg.torch.float32
     ]
     data.x += 1  # a tensor of its own
-    assert graph.features.values.tolist() == np.eye(3).tolist()
+    assert graph.features.numbers.values.tolist() == np.eye(3).tolist()
     again = from_pyg(data)
     assert (again.ids.tolist(), again.labels.tolist(), again.n_edges) == (["b", "c"], [None, "y"], 1)
     assert len(from_pyg(graph.window(3, 3).to_pyg())) == 1
@@ -123,7 +124,7 @@ def test_bare_data_of_pytorch_geometric_becomes_a_graph(pyg: Any) -> None:
     data = pyg.Data(edge_index=edges, year=pyg.tensor([2004, 2002, 2003]), y=pyg.tensor([[1], [-1], [0]]))
     graph = from_pyg(data, time="year")
     assert (graph.ids.tolist(), graph.times.tolist()) == ([1, 2, 0], [2002, 2003, 2004])
-    assert (graph.labels.tolist(), graph.n_edges, graph.features) == ([None, "0", "1"], 2, None)
+    assert (graph.labels.tolist(), graph.n_edges, graph.features.kinds) == ([None, "0", "1"], 2, ())
     named = from_pyg(data, time="year", class_names=["zero", "one"])
     assert named.labels.tolist() == [None, "zero", "one"]
 
@@ -194,18 +195,33 @@ def test_every_kind_of_networkx_graph_is_read_undirected(kind: Any) -> None:
     networkx.set_node_attributes(there, {"a": "some words", "b": None}, "title")
     graph = from_networkx(there, time="year", text="title")
     assert (graph.ids.tolist(), graph.n_edges) == (["b", "c", "a"], 2)
-    assert list(graph.features.columns) == ["some", "words"]
+    assert list(graph.features.words.columns) == ["some", "words"]
 
 
 def test_text_of_networkx_nodes_is_read_like_time_and_label() -> None:
     there = networkx.path_graph(3)
     networkx.set_node_attributes(there, {0: 1, 1: 2, 2: 3}, "time")
-    assert from_networkx(there).features is None
+    assert not from_networkx(there).features
     networkx.set_node_attributes(there, {1: "some words"}, "text")
-    assert list(from_networkx(there).features.columns) == ["some", "words"]
-    assert from_networkx(there, text=None).features is None
+    assert list(from_networkx(there).features.words.columns) == ["some", "words"]
+    assert not from_networkx(there, text=None).features
     with pytest.raises(InputError, match="no node has an attribute 'title'"):
         from_networkx(there, text="title")
+
+
+def test_numbers_and_categories_of_networkx_nodes() -> None:
+    there = networkx.path_graph(3)
+    networkx.set_node_attributes(there, {0: 1, 1: 2, 2: 3}, "time")
+    networkx.set_node_attributes(there, {1: 7.5}, "pages")
+    networkx.set_node_attributes(there, {0: "book", 2: "paper"}, "kind")
+    features = from_networkx(there, numbers=["pages", "time"], categories=["kind"]).features
+    assert np.array_equal(features.numbers.values, [[np.nan, 1], [7.5, 2], [np.nan, 3]], equal_nan=True)
+    assert list(features.categories.columns) == ["kind=book", "kind=paper"]
+    with pytest.raises(InputError, match="no node has an attribute 'price'"):
+        from_networkx(there, numbers=["price"])
+    networkx.set_node_attributes(there, 1, "label")
+    with pytest.raises(InputError, match="'label' is the name of another column"):
+        from_networkx(there, label="venue", numbers=["label"])
 
 
 @pytest.mark.parametrize(

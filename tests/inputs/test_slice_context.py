@@ -48,7 +48,7 @@ def same(one: SliceContext, other: SliceContext) -> None:
 
 
 def text_of(graph: EvolvingGraph, row: int) -> set[str]:
-    features: Any = graph.features
+    features: Any = graph.features.words
     return {features.columns[int(column)] for column in features.matrix[[row]].indices}
 
 
@@ -92,7 +92,7 @@ def test_words_and_texts_are_those_of_the_graph() -> None:
     older, new = context.texts
     assert older.tolist() == expected[: context.start].sum(0).tolist()
     assert new.tolist() == expected[context.start :].sum(0).tolist()
-    assert len(names) < GRAPH.features.width  # type: ignore[union-attr]  # or else other times were looked at
+    assert len(names) < GRAPH.features.words.width  # type: ignore[union-attr]  # or else other times were looked at
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.5, 0.1])
@@ -198,7 +198,7 @@ def test_common_words_make_no_vertices_similar() -> None:
 def test_dense_features_are_compared_by_deviations() -> None:
     graph = kinds_of_graphs()["dense"]
     context = SliceContext(Task(graph, 4, 1), ())
-    values = np.asarray(graph.features.values, float)[12:]  # type: ignore[union-attr]
+    values = np.asarray(graph.features.numbers.values, float)[12:]  # type: ignore[union-attr]
     spread = values.std(0)
     scaled = (values - values.mean(0)) / np.where(spread > 0, spread, 1)
     links = graph.links.matrix().toarray()[12:, 12:]
@@ -251,7 +251,7 @@ def test_nothing_of_the_future_is_seen(
     classes = tuple(sorted(GRAPH.class_names)[:3])
     task = Task(GRAPH, TIME, 2, mode, label_rate=rate, seed=1)
     other = future(GRAPH)
-    columns: list[Any] = [list(graph.features.columns) for graph in (GRAPH, other)]  # type: ignore[union-attr]
+    columns: list[Any] = [list(graph.features.words.columns) for graph in (GRAPH, other)]  # type: ignore[union-attr]
     assert columns[0] != columns[1] or future is FUTURES["cut off"]
     same(SliceContext(task, classes), SliceContext(replace(task, graph=other), classes))
 
@@ -323,7 +323,7 @@ def test_the_order_of_vertices_does_not_show(seed: int, kind: str) -> None:
     order = np.random.default_rng(seed).permutation(len(graph))
     source, target, _ = graph.links.ends()
     table = {"id": graph.ids[order], "time": graph.times[order], "label": graph.labels[order]}
-    features: Any = graph.features
+    features: Any = graph.features.numbers
     given_features = {}
     if kind == "dense":
         given_features["features"] = features.values[order]

@@ -83,7 +83,7 @@ def test_a_run_keeps_its_decisions(made: tuple[Path, Run]) -> None:
     files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet"))
     assert files == [f"decisions/seed-{seed}/{time}.parquet" for seed in SEEDS for time in (3, 4, 5)]
     learner = LifelongLearner(GraphSAGE(hidden=8), GDOC(0.7), steps=25, lr=0.05, seed=1)
-    said, hidden, columns = 0, 0, list(GRAPH.features.columns)  # type: ignore[union-attr]
+    said, hidden, columns = 0, 0, list(GRAPH.features.words.columns)  # type: ignore[union-attr]
     for task in tasks(GRAPH, 1, first=3):
         decisions = learner.adapt(task).predict(task)
         path = folder / "decisions" / "seed-1" / f"{task.time}.parquet"

@@ -277,7 +277,7 @@ def test_features_in_memory_can_be_added(tmp_path: Path) -> None:
     graph = EvolvingGraph.build(vertices, [(1, 2), (2, 3)], features=vectors)
     workspace = Workspace.create(tmp_path / "ws", graph, model=MLP(hidden=2), history=1, steps=2)
     workspace.add({"id": [5], "time": [3]}, features=[[1.0, 2.0, 3.0]])
-    assert workspace.graph.features.values[-1].tolist() == [1.0, 2.0, 3.0]
+    assert workspace.graph.features.numbers.values[-1].tolist() == [1.0, 2.0, 3.0]
     assert workspace.predict().num_rows == 1
 
 

@@ -15,7 +15,6 @@ from sklearn.metrics import adjusted_rand_score
 from evergraph import EvolvingGraph
 from evergraph.datasets import Synthetic
 from evergraph.errors import InputError
-from evergraph.graph.features import DenseFeatures
 from evergraph.inputs.slice_context import SliceContext
 from evergraph.learning.task import Task
 from evergraph.workspace.review import Group, communities, edges_among, find_groups, telling_words, ties_among
@@ -234,7 +233,7 @@ def ties_by_hand(sight: SliceContext, rows: np.ndarray) -> np.ndarray:
         length = np.linalg.norm(scaled, axis=1, keepdims=True)
         scaled = scaled / np.where(length > 0, length, 1)
         likes.append(scaled @ scaled.T)
-    if isinstance(sight.task.graph.features, DenseFeatures):
+    if sight.dense is not None:
         likes.append(sight.vectors[start:].astype(float) @ sight.vectors[start:].T)
     near = np.zeros((n, n))
     for like in likes:
@@ -321,7 +320,7 @@ def test_terms_are_the_words_of_the_highest_odds() -> None:
     rows = rows_of(sight, truth)
     ids = [str(id) for id in sight.window.ids]
     group = np.array([truth[ids[sight.start + row]] - 5 for row in rows])
-    texts = [set(map(str, graph.features.columns.take(part.indices))) for part in _rows(graph, sight)]
+    texts = [set(map(str, graph.features.words.columns.take(part.indices))) for part in _rows(graph, sight)]
     for number, found in enumerate(telling_words(sight, rows, group, most=4)):
         members = {int(row) + sight.start for row in rows[group == number]}
         scores = {}
@@ -337,7 +336,7 @@ def test_terms_are_the_words_of_the_highest_odds() -> None:
 
 
 def _rows(graph: EvolvingGraph, sight: SliceContext) -> list[Any]:
-    matrix = graph.features.rows(sight.window.rows).matrix
+    matrix = graph.features.words.rows(sight.window.rows).matrix
     return [matrix[[row]] for row in range(matrix.shape[0])]
 
 

@@ -23,7 +23,6 @@ from evergraph.datasets.planetoid import planetoid_test, read_planetoid
 from evergraph.detect import Softmax
 from evergraph.errors import InputError
 from evergraph.graph.evolving import EvolvingGraph
-from evergraph.graph.features import SparseFeatures
 from evergraph.learning.training import OnStep, train
 from evergraph.names import described
 from evergraph.nn import GAT, GCN, MLP, Batch, Draw, GraphSAGE, Model, Neighbours, SparseMatrix
@@ -97,8 +96,8 @@ class Split:
     @cached_property
     def _features(self) -> sparse.csr_array:
         """Word counts of each vertex, divided by their sum."""
-        features = self.graph.features
-        if not isinstance(features, SparseFeatures):
+        features = self.graph.features.words
+        if features is None:
             raise InputError("the graph has no sparse features", fix="read it from Planetoid's files")
         matrix = features.matrix
         sums = matrix.sum(axis=1)
@@ -366,7 +365,7 @@ def _row(folder: Path, name: str, which: Which) -> StaticRow:
         graph=name,
         split=which,
         classes=len(graph.class_names),
-        features=0 if graph.features is None else graph.features.width,
+        features=0 if graph.features.words is None else graph.features.words.width,
         vertices=len(graph),
         edges=graph.n_edges,
         average_degree=2 * graph.n_edges / len(graph),

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from evergraph.graph.classes import total_variation
 from evergraph.graph.evolving import EvolvingGraph
-from evergraph.graph.features import kind_of
 
 if TYPE_CHECKING:
     from evergraph.analysis.time_differences import TimeDifferences
@@ -281,15 +280,15 @@ def describe(
     degrees, logs = np.bincount(degree), np.log(degree[degree > 0]).sum()
     moved = drift(graph)
     moves = zip(moved.times.tolist(), moved.consecutive.tolist(), moved.cumulative.tolist(), strict=True)
-    width = 0 if graph.features is None else graph.features.width
+    blocks = [part for name, part in graph.features.parts.items() if name != "texts"]
     return GraphDescription(
         name=name,
         about=dict(graph.about),
         vertices=len(graph),
         edges=graph.n_edges,
-        features=kind_of(graph.features) if graph.features is None else f"{width:,} {graph.features.kind}",
-        feature_kind=kind_of(graph.features),
-        feature_width=width,
+        features=graph.features.summary,
+        feature_kind=" ".join(graph.features.kinds) or "none",
+        feature_width=sum(part.width for part in blocks),
         label_rate=float(labelled.mean()),
         time_unit=graph.axis.unit,
         time_step=graph.axis.step,

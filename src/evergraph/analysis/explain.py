@@ -45,15 +45,15 @@ def words_of(window: Window, rows: NDArray[np.integer], before: int, most: int =
     >>> words_of(graph.window(1, 2), np.array([2]), before=3)
     [('rare', 'word')]
     """
-    features = window.graph.features
-    if not isinstance(features, WordCounts):
+    counts = window.graph.features.words
+    if not isinstance(counts, WordCounts):
         return [()] * len(rows)
-    matrix: Any = window.inputs(before=before)
+    matrix = window.words(before=before)
     found = []
     for row in rows:
         start, stop = matrix.indptr[row], matrix.indptr[row + 1]
         order = np.argsort(-matrix.data[start:stop], kind="stable")
-        words = (features.columns[int(column)] for column in matrix.indices[start:stop][order])
+        words = (counts.columns[int(column)] for column in matrix.indices[start:stop][order])
         found.append(tuple(islice((word for word in words if word not in STOP_WORDS), most)))
     return found
 

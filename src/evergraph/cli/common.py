@@ -58,9 +58,10 @@ def _and(names: Iterable[str], word: str = "and") -> str:
     return f"{', '.join(others)} {word} {last}"
 
 
-def option(name: str, metavar: str | None, text: str, **more: Any) -> Any:
-    """Return an option with its name, the placeholder of its value and its help."""
-    return typer.Option(f"--{name}", metavar=metavar, help=text, **more)
+def option(name: str, metavar: str | None, text: str, *, also: str | None = None, **more: Any) -> Any:
+    """Return an option with its name (or two), the placeholder of its value and its help."""
+    names = [f"--{name}", *([f"--{also}"] if also else [])]
+    return typer.Option(*names, metavar=metavar, help=text, **more)
 
 
 GRAPH_HELP = f"A graph folder, or: {', '.join(DATASETS)}."
@@ -124,7 +125,8 @@ ModeOption = Annotated[Mode, option("mode", None, MODE_HELP)]
 
 # Columns of tables
 EVERY_HELP = "Length of a period. Default: years for dates; whole numbers unchanged."
-FEATURES_HELP = "Vertices: columns of numbers instead of text; names or patterns, as in 'x,emb_*'."
+NUMBERS_HELP = "Vertices: columns of numbers; names or patterns, as in 'x,emb_*'. An empty cell is a missing number."
+CATEGORIES_HELP = "Vertices: columns of categories; names or patterns. Each value becomes a column."
 TEXT_HELP = "Vertices: column of the text. Default: 'text', if there is one; '' for none."
 EDGE_TIME_HELP = "Edges: column of their time. Default: 'time', if there is one; '' for none."
 Every = Annotated[str | None, option("every", "year|month|week|day|N", EVERY_HELP)]
@@ -133,7 +135,8 @@ IdColumn = Annotated[str, option("id", "COLUMN", "Vertices: column of the id.")]
 TimeColumn = Annotated[str, option("time", "COLUMN", "Vertices: column of the time, whole numbers or dates.")]
 LabelColumn = Annotated[str, option("label", "COLUMN", "Vertices: column of the class; empty is no label.")]
 TextColumn = Annotated[str | None, option("text", "COLUMN", TEXT_HELP)]
-FeatureColumns = Annotated[str | None, option("features", "COLUMNS", FEATURES_HELP)]
+NumberColumns = Annotated[str | None, option("numbers", "COLUMNS", NUMBERS_HELP, also="features")]
+CategoryColumns = Annotated[str | None, option("categories", "COLUMNS", CATEGORIES_HELP)]
 SourceColumn = Annotated[str, option("source", "COLUMN", "Edges: column of one end.")]
 TargetColumn = Annotated[str, option("target", "COLUMN", "Edges: column of the other end.")]
 EdgeTimeColumn = Annotated[str | None, option("edge-time", "COLUMN", EDGE_TIME_HELP)]
@@ -142,15 +145,15 @@ EdgeTimeColumn = Annotated[str | None, option("edge-time", "COLUMN", EDGE_TIME_H
 # --- values of options ------------------------------------------------------------------------------------------------
 
 
-def names_in(features: str | None) -> tuple[str, ...]:
-    """Split the value of ``--features``.
+def names_in(columns: str | None) -> tuple[str, ...]:
+    """Split the value of ``--numbers`` or ``--categories``.
 
     Examples
     --------
     >>> names_in("x, emb_*,"), names_in(None)
     (('x', 'emb_*'), ())
     """
-    return tuple(name.strip() for name in (features or "").split(",") if name.strip())
+    return tuple(name.strip() for name in (columns or "").split(",") if name.strip())
 
 
 def parse_history(text: str) -> History:

@@ -80,19 +80,28 @@ IdColumn = Annotated[str | None, option("id", "COLUMN", f"Column of ids. Default
 TimeColumn = Annotated[str | None, option("time", "COLUMN", f"Vertices: column of times. Default: {_AT_INIT} time.")]
 LabelColumn = Annotated[str | None, option("label", "COLUMN", _LABEL)]
 TextColumn = Annotated[str | None, option("text", "COLUMN", _TEXT)]
-Features = Annotated[str | None, option("features", "COLUMNS", f"{common.FEATURES_HELP} Default: {_AT_INIT} none.")]
+_NUMBERS, _CATEGORIES = (f"{text} Default: {_AT_INIT} none." for text in (common.NUMBERS_HELP, common.CATEGORIES_HELP))
+NumberColumns = Annotated[str | None, option("numbers", "COLUMNS", _NUMBERS, also="features")]
+CategoryColumns = Annotated[str | None, option("categories", "COLUMNS", _CATEGORIES)]
 SourceColumn = Annotated[str | None, option("source", "COLUMN", _SOURCE)]
 TargetColumn = Annotated[str | None, option("target", "COLUMN", _TARGET)]
 EdgeTimeColumn = Annotated[str | None, option("edge-time", "COLUMN", _EDGE_TIME)]
 
 
 def _columns(
-    workspace: Workspace, features: str | None = None, no_label: bool = False, **given: str | None
+    workspace: Workspace,
+    numbers: str | None = None,
+    categories: str | None = None,
+    no_label: bool = False,
+    **given: str | None,
 ) -> Columns | None:
     """Return the workspace's columns with the names from options; None if there are none."""
     changed: dict[str, Any] = {field: name for field, name in given.items() if name is not None}
-    if features is not None:
-        changed["features"] = names_in(features)
+    changed |= {
+        field: names_in(names)
+        for field, names in (("numbers", numbers), ("categories", categories))
+        if names is not None
+    }
     if no_label:
         changed["label"] = ""
     return replace(workspace.state.settings.columns, **changed) if changed else None
@@ -231,7 +240,8 @@ def init(
     time: common.TimeColumn = "time",
     label: common.LabelColumn = "label",
     text: common.TextColumn = None,
-    features: common.FeatureColumns = None,
+    numbers: common.NumberColumns = None,
+    categories: common.CategoryColumns = None,
     source: common.SourceColumn = "source",
     target: common.TargetColumn = "target",
     edge_time: common.EdgeTimeColumn = None,
@@ -262,15 +272,19 @@ def init(
     set_up_logging(quiet)
     with _interruptible(ws):
         with _training_steps("init", quiet or as_json) as shown:
-            from evergraph.datasets.tables import Columns, feature_columns
+            from evergraph.datasets.tables import Columns, find_columns
             from evergraph.learning.training import steps_a_task
             from evergraph.names import build_detector, build_model
             from evergraph.workspace import Workspace
 
-            columns = Columns(id, time, label, text, names_in(features), source, target, edge_time)
-            if columns.features and graph is None and vertices is not None:
-                # Patterns are stored as names: later slices may have their columns in another order.
-                columns = replace(columns, features=feature_columns(vertices, columns.features))
+            columns = Columns(id, time, label, text, names_in(numbers), source, target, edge_time, names_in(categories))
+            if (columns.numbers or columns.categories) and graph is None and vertices is not None:
+                # Patterns are stored as names: later slices may have other columns that match them.
+                columns = replace(
+                    columns,
+                    numbers=find_columns(vertices, columns.numbers),
+                    categories=find_columns(vertices, columns.categories, "categories"),
+                )
             # Checked before the graph is read, which may take long.
             chosen = build_model(model, hidden=hidden, layers=layers, dropout=dropout, hops=hops)
             flagging = build_detector(detector, threshold=threshold, alpha=alpha, most=most)
@@ -332,7 +346,8 @@ def add(
     label: LabelColumn = None,
     no_label: NoLabel = False,
     text: TextColumn = None,
-    features: Features = None,
+    numbers: NumberColumns = None,
+    categories: CategoryColumns = None,
     source: SourceColumn = None,
     target: TargetColumn = None,
     edge_time: EdgeTimeColumn = None,
@@ -349,36 +364,10 @@ def add(
     names |= {"source": source, "target": target, "edge_time": edge_time}
 
     def do(workspace: Workspace, _: Steps) -> Outcome:
-        given = _columns(workspace, features, no_label, **names)
-        columns = _ordered(vertices, workspace.state.settings.columns, given)
+        columns = _columns(workspace, numbers, categories, no_label, **names)
         return workspace.add(vertices, edges, drop_dangling=drop_dangling, columns=columns)
 
     _change(ws, "add", do, as_json, quiet, wait)
-
-
-def _ordered(vertices: Path | None, kept: Columns, given: Columns | None) -> Columns | None:
-    """Return the columns with the feature columns in the order of the workspace.
-
-    Names that differ from those of the workspace are used in the given order. A pattern has no order, so it must match
-    the feature columns of the workspace.
-    """
-    if given is None or vertices is None or given.features == kept.features:
-        return given
-    from evergraph.datasets.tables import feature_columns
-
-    found = feature_columns(vertices, given.features)
-    if set(found) == set(kept.features):
-        return replace(given, features=kept.features)
-    if kept.features and found != given.features:
-        other = min(set(found) ^ set(kept.features))
-        raise InputError(
-            "the patterns do not match the feature columns of the workspace: "
-            + (f"'{other}' is not one of them" if other in found else f"'{other}' is missing"),
-            file=vertices,
-            column=other,
-            fix="name the columns one by one, in the order of the workspace",
-        )
-    return given
 
 
 @app.command(

@@ -55,7 +55,7 @@ class TableFile:
         return _is_parquet(self.path)
 
     def read(self, columns: Sequence[str], numbers: Sequence[str] = ()) -> pa.Table:
-        """Read some columns; from a text file ``columns`` as strings, unchanged, and ``numbers`` as float32."""
+        """Read some columns; from a text file as strings, unchanged, but ``numbers`` as float32 if all cells are."""
         if self.is_parquet:
             return self._as_text(read_parquet(self.path, list(dict.fromkeys([*columns, *numbers]))))
         return _read_csv(self, columns, numbers)
@@ -300,7 +300,6 @@ def _read_csv(table: TableFile, columns: Sequence[str], numbers: Sequence[str]) 
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
-    types = dict.fromkeys(columns, pa.large_string()) | dict.fromkeys(numbers, pa.float32())
     with reading(table.path), open_bytes(table.path) as raw:
         # Copied to memory of Arrow. If it were Python's (a file or bytes), the last of Arrow's threads to let go of it
         # would need the interpreter's lock, and abort the process if the interpreter is about to end.
@@ -308,17 +307,22 @@ def _read_csv(table: TableFile, columns: Sequence[str], numbers: Sequence[str]) 
         for chunk in iter(partial(raw.read, _CHUNK), b""):
             memory.write(chunk)
             lines += chunk.count(b"\n")
-        try:
-            found = arrow_csv.read_csv(
-                pa.BufferReader(memory.getvalue()),
-                read_options=arrow_csv.ReadOptions(block_size=_BLOCK),
-                parse_options=arrow_csv.ParseOptions(delimiter=_delimiter(table.path), newlines_in_values=True),
-                convert_options=arrow_csv.ConvertOptions(
-                    include_columns=list(types), column_types=types, strings_can_be_null=False
-                ),
-            )
-        except pa.ArrowInvalid as error:
-            raise _diagnosis(table, numbers, error) from error
+        kinds = [pa.float32(), pa.large_string()] if numbers else [pa.large_string()]
+        for number in kinds:
+            types = dict.fromkeys(columns, pa.large_string()) | dict.fromkeys(numbers, number)
+            try:
+                found = arrow_csv.read_csv(
+                    pa.BufferReader(memory.getvalue()),
+                    read_options=arrow_csv.ReadOptions(block_size=_BLOCK),
+                    parse_options=arrow_csv.ParseOptions(delimiter=_delimiter(table.path), newlines_in_values=True),
+                    convert_options=arrow_csv.ConvertOptions(
+                        include_columns=list(types), column_types=types, strings_can_be_null=False
+                    ),
+                )
+                break
+            except pa.ArrowInvalid as error:
+                if number is kinds[-1]:
+                    raise _diagnosis(table, error) from error
     if lines > found.num_rows + 1:
         _check_quotes(table)
     return found
@@ -342,11 +346,10 @@ def _check_quotes(table: TableFile) -> None:
             )
 
 
-def _diagnosis(table: TableFile, numbers: Sequence[str], failure: Exception) -> InputError:
+def _diagnosis(table: TableFile, failure: Exception) -> InputError:
     """Read again row by row, to find where the fast reader failed."""
     if "straddl" in str(failure):
         return InputError(f"a row is longer than {_BLOCK >> 20} MB", file=table.path, fix="shorten its cells")
-    places = [(name, table.names.index(name)) for name in numbers]
     with _csv_rows(table.path) as rows:
         for row, cells in enumerate(itertools.islice(rows, 1, None)):
             if len(cells) != len(table.names):
@@ -355,11 +358,6 @@ def _diagnosis(table: TableFile, numbers: Sequence[str], failure: Exception) -> 
                     row=row,
                     fix='give each row as many, and put cells with commas or line ends into "quotes"',
                 )
-            for name, place in places:
-                try:
-                    float(cells[place])
-                except ValueError:
-                    table.origin.fail(f"{cells[place]!r} is not a number", column=name, row=row, fix="write a number")
     return InputError(f"the table cannot be read ({_first_line(failure)})", file=table.path, fix=_FORMATS)
 
 

@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from evergraph.errors import InputError
 from evergraph.graph.arrays import find_damage
 from evergraph.graph.evolving import EvolvingGraph
-from evergraph.graph.features import WordCounts
+from evergraph.graph.features import Features, WordCounts
 from evergraph.graph.ids import Strings
 from evergraph.graph.times import TimeAxis
 from evergraph.storage.decoding import decoding, parse_json, read_array
@@ -70,7 +70,7 @@ def metamath() -> EvolvingGraph:
             file.times,
             file.codes,
             file.class_names,
-            WordCounts(file.counts_indptr, file.counts_indices, file.counts_data, Strings.of(file.words)),
+            Features(WordCounts(file.counts_indptr, file.counts_indices, file.counts_data, Strings.of(file.words))),
             (file.source, file.target, None),
             TimeAxis("year"),
             {name: str(value) for name, value in file.about.items() if value is not None},

@@ -14,7 +14,7 @@ from evergraph.datasets.download import fetch_record, opened_zip, unpack
 from evergraph.errors import DownloadError, InputError, Origin, os_error
 from evergraph.graph import EvolvingGraph
 from evergraph.graph.columns import EdgeColumns, as_table, vertex_columns
-from evergraph.graph.features import Features, as_features
+from evergraph.graph.features import Numbers, SparseFeatures, as_block
 from evergraph.storage.decoding import map_array, parse_json
 
 __all__ = ["fetch_published", "load_published", "read_published"]
@@ -99,12 +99,12 @@ def read_published(folder: str | Path) -> EvolvingGraph:
     table = as_table(
         {"row": np.arange(count), "t.npy": times, "y.npy": _class_names(folder / "label2index.json", codes)}, origin
     )
-    vertices = vertex_columns(table, origin, id="row", time="t.npy", label="y.npy", text=None, features=features)
+    vertices = vertex_columns(table, origin, id="row", time="t.npy", label="y.npy", text=None, blocks=[features])
     about = {"source": f"{folder.resolve().name}, in the format of Zenodo record {_RECORD}"}
     return EvolvingGraph.from_columns(vertices, _edges(folder / "adjlist.txt", count), about=about)
 
 
-def _features(path: Path) -> Features:
+def _features(path: Path) -> SparseFeatures | Numbers:
     mapped = _array(path)
     if mapped.ndim != 2 or not mapped.size:
         raise InputError(f"its shape is {mapped.shape}", fix="save one row for each vertex", file=path)
@@ -115,9 +115,9 @@ def _features(path: Path) -> Features:
             part = sparse.csr_array(mapped[start : start + step].astype(np.float32))
             entries += part.nnz
             if entries >= _DENSE_FROM * mapped.size:
-                return as_features(mapped, origin=origin)
+                return as_block(mapped, origin=origin)
             parts.append(part)
-    return as_features(sparse.vstack(parts, format="csr"), origin=origin)
+    return as_block(sparse.vstack(parts, format="csr"), origin=origin)
 
 
 def _numbers(path: Path, count: int) -> NDArray[np.int64]:

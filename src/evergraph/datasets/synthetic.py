@@ -14,7 +14,7 @@ from scipy import sparse
 from evergraph.errors import InputError, Origin
 from evergraph.graph import EvolvingGraph
 from evergraph.graph.columns import EdgeColumns, VertexColumns
-from evergraph.graph.features import WordCounts
+from evergraph.graph.features import Features, WordCounts
 from evergraph.graph.ids import Strings
 from evergraph.graph.times import MAX_SPAN, TimeAxis
 
@@ -108,7 +108,7 @@ class Synthetic:
     >>> made = Synthetic(vertices=500, times=10, classes=3, new_classes=2, dying_classes=1).generate()
     >>> len(made.graph), made.births, made.deaths["class 04"]
     (500, {'class 00': 0, 'class 01': 0, 'class 02': 0, 'class 03': 4, 'class 04': 8}, 9)
-    >>> made.class_share.shape, made.graph.features.width
+    >>> made.class_share.shape, made.graph.features.words.width
     ((10, 5), 2000)
     """
 
@@ -171,7 +171,7 @@ class Synthetic:
         labelled[np.unique(classes, return_index=True)[1]] = True
         codes = np.where(labelled, classes, np.int32(-1))
         names = tuple(f"class {row:02d}" for row in range(self.total))
-        vertices = VertexColumns(np.arange(self.vertices), times, codes, names, features, TimeAxis())
+        vertices = VertexColumns(np.arange(self.vertices), times, codes, names, Features(features), TimeAxis())
         edges = EdgeColumns(pa.array(source), pa.array(target), None, Origin("edges"))
         graph = EvolvingGraph.from_columns(vertices, edges, about={"source": repr(self)})
         births, deaths = (dict(zip(names, of_class.tolist(), strict=True)) for of_class in self._spans)

@@ -22,17 +22,19 @@ from evergraph.graph.columns import (
     class_column,
     edge_columns,
     id_column,
+    list_column,
+    number_block,
     vertex_columns,
 )
 from evergraph.graph.evolving import EvolvingGraph
-from evergraph.graph.features import DenseFeatures, Features, WordCounts, as_features
+from evergraph.graph.features import Features, SparseFeatures, WordCounts
 from evergraph.graph.times import TimeAxis
 from evergraph.presentation.text import SAFE_COLUMN, spreadsheet_original, spreadsheet_safe
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Columns", "feature_columns", "read_edges", "read_ids", "read_tables", "read_vertices", "to_tables"]
+__all__ = ["Columns", "find_columns", "read_edges", "read_ids", "read_tables", "read_vertices", "to_tables"]
 
 _LONGEST_PATTERN = 1_000  # characters; the time to translate a pattern grows with the square of its brackets
 
@@ -47,7 +49,8 @@ def read_tables(
     time: str = "time",
     label: str = "label",
     text: str | None = None,
-    features: Sequence[str] = (),
+    numbers: Sequence[str] = (),
+    categories: Sequence[str] = (),
     source: str = "source",
     target: str = "target",
     edge_time: str | None = None,
@@ -63,12 +66,16 @@ def read_tables(
     vertices, edges
         The files.
     id, time, label, text
-        Columns of the vertices. An empty label is no label. Without ``features``, a column named ``text`` is used by
-        default. ``label=""`` and ``text=""`` leave labels or text out.
-    features
-        Columns of numbers instead of text, by name or pattern (``emb_*``), in this order; see `feature_columns`. In
-        Parquet, one column of lists also works. Features are float32: whole numbers over 2^24 are rounded. A column
-        may also be another one, such as the time, which stays exact.
+        Columns of the vertices. An empty label is no label. A column named ``text`` is used by default. ``label=""``
+        and ``text=""`` leave labels or text out.
+    numbers
+        Columns of numbers or of ``true`` and ``false``, by name or pattern (``emb_*``), in this order; see
+        `find_columns`. In Parquet, columns of lists also work. An empty cell, ``NA`` or ``NaN`` is a missing number;
+        text and infinite numbers are refused. Numbers are float32: whole numbers over 2^24 are rounded. A column may
+        also be another one, such as the time, which stays exact.
+    categories
+        Columns of which each value becomes a column of the features, by name or pattern. An empty cell is a missing
+        category.
     source, target, edge_time
         Columns of the edges. A column named ``time`` is used by default; ``edge_time=""`` leaves it out.
     every
@@ -86,7 +93,7 @@ def read_tables(
     >>> list(graph.ids), graph.labels.tolist(), graph.n_edges
     (['007', 'nan'], ['KDD', None], 1)
     """
-    columns = Columns(id, time, label, text, tuple(features), source, target, edge_time)
+    columns = Columns(id, time, label, text, tuple(numbers), source, target, edge_time, tuple(categories))
     checked = read_vertices(vertices, columns, every=every)
     links = read_edges(edges, columns, checked.axis) if edges is not None else None
     about = {"source": "tables", "vertices": Path(vertices).name, "edges": Path(edges).name if edges else "none"}
@@ -107,19 +114,22 @@ def read_vertices(
     ``unlabelled``, the column of labels may be missing.
     """
     table = open_table(path)
-    wanted = _features(table, columns.features)
+    numbers, categories = (
+        _matching(table, columns.numbers, "numbers"),
+        _matching(table, columns.categories, "categories"),
+    )
     text, label = columns.text, columns.label or None
-    if text is None and not wanted and "text" in table.names:
+    if text is None and "text" in table.names and "text" not in (*numbers, *categories):
         text = "text"
     if unlabelled and label not in table.names:
         label = None
     named = {"id": columns.id, "time": columns.time, "label": label, "text": text or None}
     _check_names(table, named, {"label": ", or leave labels out with --no-label"})
-    used = [column for column in named.values() if column is not None]
+    used = [*(column for column in named.values() if column is not None), *categories]
     # A text file's column that is used twice is read twice: float32 would change times and ids over 2^24.
-    twice = not set(used).isdisjoint(wanted)
-    read = table.read(used, () if twice else wanted)
-    numbers = table.read((), wanted) if twice else read
+    twice = not set(used).isdisjoint(numbers)
+    read = table.read(used, () if twice else numbers)
+    of_numbers = table.read((), numbers) if twice else read
     checked = vertex_columns(
         read,
         table.origin,
@@ -127,11 +137,12 @@ def read_vertices(
         time=columns.time,
         label=label,
         text=text or None,
-        features=_numbers(numbers, wanted, table) if wanted else None,
+        blocks=[number_block(of_numbers, numbers, table.origin)] if numbers else [],
+        categories=categories,
         every=every,
         axis=axis,
     )
-    if unused := [name for name in table.names if name not in (*used, *wanted)]:
+    if unused := [name for name in table.names if name not in (*used, *numbers)]:
         log.info("%s: unused columns: %s", path, textwrap.shorten(", ".join(unused), 400, placeholder=" …"))
     return checked
 
@@ -169,21 +180,20 @@ def read_ids(path: str | Path, id: str = "id", label: str | None = None) -> tupl
     return id_column(read, id, table.origin), names, table.origin
 
 
-def feature_columns(path: str | Path, patterns: Sequence[str]) -> tuple[str, ...]:
-    r"""Return the columns of a table that match names or patterns, each once, in the order of the features.
+def find_columns(path: str | Path, patterns: Sequence[str], option: str = "numbers") -> tuple[str, ...]:
+    r"""Return the columns of a table that match names or patterns, each once.
 
-    The order of the patterns counts; columns of one pattern are in the order of the file. Once read, dense features
-    have places but no names. To read a second table for the same graph, name its columns one by one, as returned here.
+    The order of the patterns counts; columns of one pattern are in the order of the file.
 
     Examples
     --------
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "papers.csv"
     >>> _ = file.write_text("id,time,emb_0,emb_1,age\n1,2001,0.5,0.25,3\n")
-    >>> feature_columns(file, ["age", "emb_*"])
+    >>> find_columns(file, ["age", "emb_*"])
     ('age', 'emb_0', 'emb_1')
     """
-    return tuple(_features(open_table(path), patterns))
+    return tuple(_matching(open_table(path), patterns, option))
 
 
 def _check_names(table: TableFile, named: dict[str, str | None], hints: dict[str, str]) -> None:
@@ -199,9 +209,9 @@ def _check_names(table: TableFile, named: dict[str, str | None], hints: dict[str
         )
 
 
-def _features(table: TableFile, patterns: Sequence[str]) -> list[str]:
+def _matching(table: TableFile, patterns: Sequence[str], option: str) -> list[str]:
     found: dict[str, None] = {}
-    for pattern in patterns:
+    for pattern in (list_column(pattern, table.names) for pattern in patterns):
         # An exact name is not a pattern: column names may have brackets, as emb[0].
         meant = [pattern] if pattern in table.names else []
         if not meant and len(pattern) <= _LONGEST_PATTERN:
@@ -210,43 +220,10 @@ def _features(table: TableFile, patterns: Sequence[str]) -> list[str]:
             table.origin.fail(
                 f"no column is named '{pattern}' (there are: {', '.join(table.names)})",
                 column=pattern,
-                fix="name the feature columns with --features",
+                fix=f"name columns of {option} with --{option}",
             )
         found |= dict.fromkeys(meant)
     return list(found)
-
-
-def _numbers(columns: pa.Table, wanted: list[str], table: TableFile) -> Features:
-    """Return the dense features of number columns and of columns of lists of equal length."""
-    import pyarrow as pa
-
-    parts, names = [], []
-    for name in wanted:
-        column = columns.column(name).combine_chunks()
-        kind = column.type
-        if column.null_count:
-            row = column.is_null().index(True).as_py()
-            table.origin.fail("a feature is missing", column=name, row=row, fix="write a number")
-        if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-            flat = column.flatten()
-            width = len(flat) // max(len(column), 1)
-            lengths = np.diff(column.offsets) if not pa.types.is_fixed_size_list(kind) else np.array([width])
-            if (lengths != width).any():
-                row = int(np.argmax(lengths != lengths[0]))
-                table.origin.fail("the lists have different lengths", column=name, row=row, fix="give equal lengths")
-            column, kind, shape = flat, flat.type, (len(column), width)
-            names += [f"{name}[{place}]" for place in range(width)]
-        else:
-            shape = (len(column), 1)
-            names.append(name)
-        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-            table.origin.fail(f"a column of {kind} holds no numbers", column=name, fix="give numbers")
-        parts.append(np.asarray(column.cast(pa.float32(), safe=False)).reshape(shape))
-    features = as_features(np.concatenate(parts, axis=1), names, table.origin)
-    for name, part in zip(wanted, parts, strict=True):
-        if np.abs(part).max(initial=0) > 2**24:
-            log.info("%s, column '%s': features are float32, numbers over 2^24 are rounded", table.path, name)
-    return features
 
 
 def to_tables(
@@ -254,9 +231,10 @@ def to_tables(
 ) -> tuple[pa.Table, pa.Table]:
     """Return a graph, or its slices from ``first`` to ``last``, as tables that `read_tables` reads once written.
 
-    Vertices have ``id``, ``time`` and, if the graph has any, ``label``, ``text`` (words as often as they are counted,
-    in no order) or ``features`` (lists of numbers). Edges have ``source``, ``target`` and ``time``. A slice has the
-    edges that become visible in it, so the tables of all slices make up the graph.
+    Vertices have ``id``, ``time`` and, if the graph has any, ``label``, ``text`` (the original one; without it words as
+    often as they are counted, in no order), columns of numbers and of categories by their names, and ``features``
+    (lists of numbers without names, or the rows of a sparse matrix). Edges have ``source``, ``target`` and ``time``. A
+    slice has the edges that become visible in it, so the tables of all slices make up the graph.
 
     Examples
     --------
@@ -282,12 +260,7 @@ def to_tables(
     }
     if labels:
         columns["label"] = pa.array(graph.names_of(graph.codes[rows]).tolist(), pa.string())
-    if isinstance(graph.features, WordCounts):
-        columns["text"] = _texts(graph.features, rows)
-    elif graph.features is not None:
-        part = graph.features.rows(rows)
-        dense = part.values if isinstance(part, DenseFeatures) else part.matrix.toarray()
-        columns["features"] = pa.FixedSizeListArray.from_arrays(pa.array(dense.ravel()), max(dense.shape[1], 1))
+    columns |= _feature_tables(graph.features, rows)
     source, target, own = graph.links.ends()
     seen = np.maximum(graph.times[source], graph.times[target]) if own is None else own
     shown = np.flatnonzero((seen >= low) & (seen <= high))
@@ -299,7 +272,50 @@ def to_tables(
     return pa.table(columns), pa.table(edges)
 
 
-def _texts(features: WordCounts, rows: slice) -> list[str]:
+def _feature_tables(features: Features, rows: slice) -> dict[str, Any]:
+    import pyarrow as pa
+
+    columns: dict[str, Any] = {}
+    if features.texts is not None:
+        columns["text"] = features.texts[rows]
+    elif isinstance(features.words, WordCounts):
+        columns["text"] = _words(features.words, rows)
+    lists: dict[str, Any] = {}
+    if features.words is not None and "text" not in columns:
+        lists["features"] = features.words.rows(rows).matrix.toarray()
+    if (numbers := features.numbers) is not None:
+        names, values = list(numbers.columns), numbers.values[rows]
+        base = "features" if numbers.is_numbered else names[0].removesuffix("[0]")
+        is_list = numbers.is_numbered or names == [f"{base}[{place}]" for place in range(len(names))]
+        if is_list and base not in lists:
+            lists[_free_name(base) if base != "features" else base] = values
+        else:
+            cells = (pa.array(column, from_pandas=True) for column in values.T)
+            columns |= dict(zip(map(_free_name, names), cells, strict=True))
+    for name, values in lists.items():
+        columns[name] = pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), max(values.shape[1], 1))
+    return columns | _category_columns(features.categories, rows)
+
+
+def _category_columns(categories: SparseFeatures | None, rows: slice) -> dict[str, Any]:
+    if categories is None:
+        return {}
+    found: dict[str, list[str | None]] = {}
+    part = categories.rows(rows).matrix.tocoo()
+    names = [name.partition("=")[::2] for name in categories.columns]
+    for column, _ in names:
+        found.setdefault(_free_name(column), [None] * (rows.stop - rows.start))
+    for row, column in zip(part.row.tolist(), part.col.tolist(), strict=True):
+        found[_free_name(names[column][0])][row] = names[column][1]
+    return found
+
+
+def _free_name(column: str) -> str:
+    """Return a name that is not the name of another column of `to_tables`."""
+    return f"{column}_" if column.rstrip("_") in ("id", "time", "label", "text", "features") else column
+
+
+def _words(features: WordCounts, rows: slice) -> list[str]:
     matrix, words = features.rows(rows).matrix, np.array(features.columns.tolist(), object)
     counts = np.rint(matrix.data).astype(np.int64)
     ends = np.concatenate([[0], np.cumsum(counts)])[matrix.indptr]

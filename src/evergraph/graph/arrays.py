@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +22,9 @@ from evergraph.graph import ids as id_columns
 from evergraph.graph.classes import extend_names
 from evergraph.graph.columns import EdgeColumns, Ends, VertexColumns, find_ends
 from evergraph.graph.evolving import Adjacency, EvolvingGraph
-from evergraph.graph.features import DenseFeatures, Features, SparseFeatures, WordCounts, kind_of
+from evergraph.graph.features import Features, Numbers, SparseFeatures, Vectors, WordCounts
 from evergraph.graph.ids import Ids, Strings
+from evergraph.graph.texts import Texts
 from evergraph.graph.times import MAX_SPAN, TimeAxis, check_span
 from evergraph.storage.decoding import converted, parse_json
 
@@ -35,28 +36,31 @@ Arrays = dict[str, NDArray[Any]]
 Segment = Arrays
 """The arrays of a segment by name.
 
-``header`` is JSON as bytes: the number of vertices and feature columns before the segment, and the kind of its
-features; in the first segment also the time axis and the description of the graph. The first segment has the arrays
-that `to_arrays` returns. The others have
+``header`` is JSON as bytes: the number of vertices and of columns of words (``columns``; of numbers if there are no
+words) and of categories before the segment, and the kind of its words or numbers; in the first segment also the time
+axis and the description of the graph. The first segment has the arrays that `to_arrays` returns. The others have
 
 - ``ids`` (numbers) or ``ids.bytes`` and ``ids.offsets`` (strings), ``times``, and ``codes``, which are indices into the
   class names of the segment, ``classes.bytes`` and ``classes.offsets``: the vertices in ascending order of time;
-- ``features`` (dense), or ``features.indptr``, ``.indices`` and ``.data`` with ``features.columns.bytes`` and
-  ``.offsets``, the names of the new columns (words);
+- what the features have: ``features`` (numbers); ``features.indptr``, ``.indices`` and ``.data`` with
+  ``features.columns.bytes`` and ``.offsets``, the names of the new columns (words); ``categories.*`` likewise;
+  ``vectors`` and ``vectors.encoder``; ``texts.bytes``, ``.offsets`` and ``.starts`` (see `Texts`);
 - ``source`` and ``target``: rows of the graph before; the vertices of the segment are numbered after those;
 - ``edge_times``, if edges have times of their own.
 """
 
 _TYPES: dict[str, tuple[type[np.generic], ...]] = {
-    **dict.fromkeys(("times", "edge_times", "ids", "offsets", "vertices"), (np.int64,)),
+    **dict.fromkeys(("times", "edge_times", "ids", "offsets", "starts", "vertices"), (np.int64,)),
     **dict.fromkeys(("codes", "indptr", "indices", "source", "target", "labels"), (np.int32, np.int64)),
-    **dict.fromkeys(("features", "data"), (np.float32,)),
-    **dict.fromkeys(("bytes", "header"), (np.uint8,)),
+    **dict.fromkeys(("features", "vectors", "data"), (np.float32,)),
+    **dict.fromkeys(("bytes", "header", "encoder"), (np.uint8,)),
 }
-"""The types of each array by the last part of its name; all but ``features`` have one dimension."""
+"""The types of each array by the last part of its name; all but ``features`` and ``vectors`` have one dimension."""
 _LARGEST_TIME = 2**31
 _MOST_WORDS = 2**24  # how often a word occurs in a text
-_SPARSE_KINDS: dict[str, type[SparseFeatures]] = {kind.kind: kind for kind in (SparseFeatures, WordCounts)}
+_WORDS: dict[str, type[SparseFeatures]] = {kind.kind: kind for kind in (SparseFeatures, WordCounts)}
+Kind = Literal["none", "dense", "sparse", "words"]
+"""What the arrays named ``features`` hold; "dense" are numbers without words."""
 _NONE = np.empty(0, np.int64)
 _NO_TIME = np.iinfo(np.int64).min  # an edge without a time of its own is as old as its younger end
 
@@ -78,7 +82,7 @@ def to_arrays(graph: EvolvingGraph) -> Arrays:
 def from_arrays(
     arrays: Arrays, features: str, axis: TimeAxis, about: Mapping[str, str], source: SavedArrays | None = None
 ) -> EvolvingGraph:
-    """Return the graph of these arrays; ``features`` is the kind of its features."""
+    """Return the graph of these arrays; ``features`` is the `Kind` of those named ``features``."""
     _check_types(arrays)
     graph = EvolvingGraph(
         _unpack_ids(arrays),
@@ -99,7 +103,7 @@ def from_arrays(
 def _check_types(arrays: Arrays) -> None:
     for name, array in arrays.items():
         kinds = _TYPES[name.rpartition(".")[2]]
-        if array.dtype not in kinds or array.ndim != (2 if name == "features" else 1):
+        if array.dtype not in kinds or array.ndim != (2 if name in ("features", "vectors") else 1):
             raise ValueError(f"the array {name} has type {array.dtype} and shape {array.shape}")
 
 
@@ -121,22 +125,35 @@ def find_damage(graph: EvolvingGraph) -> str | None:
         ),
         "ids are out of order or not text": lambda: not isinstance(graph.ids, Strings) or _are_strings(graph.ids),
     }
-    if isinstance(features, DenseFeatures):
-        checks["features are missing or not finite"] = lambda: (
-            len(features) == n and features.width and np.isfinite(features.values).all()
+    for name, part in features.parts.items():
+        if isinstance(part, SparseFeatures):
+            checks |= _sparse_checks("features" if name == "words" else name, part, n)
+    if (numbers := features.numbers) is not None:
+        checks["features are missing or infinite"] = lambda: (
+            len(numbers) == n and numbers.width and not np.isinf(numbers.values).any()
         )
-    elif features is not None:
-        checks |= {
-            "names of features are not text": lambda: _are_strings(features.columns),
-            "features are out of range": lambda: _within(features.indices, features.width),
-            "rows of features are out of order": lambda: _is_pointer(features.indptr, n, len(features.indices)),
-            "features are missing or not finite": lambda: (
-                len(features.data) == len(features.indices) and np.isfinite(features.data).all()
-            ),
-        }
-        if isinstance(features, WordCounts):
-            checks["words are counted wrongly"] = lambda: _within(features.data, _MOST_WORDS)
+        checks["names of numbers are not text"] = lambda: (
+            _are_strings(numbers.columns) and len(set(numbers.columns)) == numbers.width
+        )
+    if (vectors := features.vectors) is not None:
+        checks["vectors are missing or not finite"] = lambda: len(vectors) == n and np.isfinite(vectors.values).all()
     return next((problem for problem, is_valid in checks.items() if not is_valid()), None)
+
+
+def _sparse_checks(name: str, part: SparseFeatures, rows: int) -> dict[str, Callable[[], Any]]:
+    checks: dict[str, Callable[[], Any]] = {
+        f"names of {name} are not text": lambda: _are_strings(part.columns),
+        f"{name} are out of range": lambda: _within(part.indices, part.width),
+        f"rows of {name} are out of order": lambda: _is_pointer(part.indptr, rows, len(part.indices)),
+        f"{name} are missing or not finite": lambda: (
+            len(part.data) == len(part.indices) and np.isfinite(part.data).all()
+        ),
+    }
+    if isinstance(part, WordCounts):
+        checks["words are counted wrongly"] = lambda: _within(part.data, _MOST_WORDS)
+    if name == "categories":
+        checks["categories have no column"] = lambda: all("=" in column for column in part.columns)
+    return checks
 
 
 def _within(indices: NDArray[Any], end: int, first: int = 0) -> bool:
@@ -170,15 +187,24 @@ def _are_strings(strings: Strings) -> bool:
 def fingerprint(graph: EvolvingGraph) -> str:
     """Return a SHA-256 hash of everything that a run reads of a graph: vertices, times, classes, edges and features.
 
-    The description of the graph (`about`) is not included.
+    The description of the graph (`about`), the original texts and the names of numbers are not included.
     """
     found = hashlib.sha256(f"{graph.axis.unit} {graph.axis.step} {kind_of(graph.features)}".encode())
     for name, array in sorted(to_arrays(graph).items()):
+        if name.startswith(("texts.", "numbers.")):
+            continue
         # Little-endian, so that the hash does not depend on the machine.
         plain = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
         found.update(f"\n{name} {plain.dtype.str} {plain.shape}\n".encode())
         found.update(plain.data if plain.size else b"")
     return found.hexdigest()
+
+
+def kind_of(features: Features) -> Kind:
+    """Return what the arrays named ``features`` hold."""
+    if features.words is not None:
+        return "words" if isinstance(features.words, WordCounts) else "sparse"
+    return "dense" if features.numbers is not None else "none"
 
 
 def _pack_ids(ids: Ids) -> Arrays:
@@ -189,27 +215,49 @@ def _unpack_ids(arrays: Arrays) -> Ids:
     return arrays["ids"] if "ids" in arrays else _unpack_strings("ids", arrays)
 
 
-def _pack_features(features: Features | None) -> Arrays:
-    if features is None:
-        return {}
-    if isinstance(features, DenseFeatures):
-        return {"features": features.values}
-    start, stop = features.indptr[0], features.indptr[-1]
-    return {
-        "features.indptr": features.indptr - start,
-        "features.indices": features.indices[start:stop],
-        "features.data": features.data[start:stop],
-        **_pack_strings("features.columns", features.columns),
-    }
+def _pack_features(features: Features) -> Arrays:
+    """Return the arrays of features; those of words and numbers are named as in graphs that have only one of them."""
+    arrays: Arrays = {}
+    for name, part in (("features", features.words), ("categories", features.categories)):
+        if part is not None:
+            start, stop = part.indptr[0], part.indptr[-1]
+            arrays[f"{name}.indptr"] = part.indptr - start
+            arrays[f"{name}.indices"], arrays[f"{name}.data"] = part.indices[start:stop], part.data[start:stop]
+            arrays |= _pack_strings(f"{name}.columns", part.columns)
+    if features.numbers is not None:
+        arrays["features"] = features.numbers.values
+        if len(features.numbers.columns):
+            arrays |= _pack_strings("numbers.columns", features.numbers.columns)
+    if features.vectors is not None:
+        encoder = np.frombuffer(features.vectors.encoder.encode(), np.uint8)
+        arrays |= {"vectors": features.vectors.values, "vectors.encoder": encoder}
+    if (texts := features.texts) is not None:
+        arrays |= {"texts.bytes": texts.data, "texts.offsets": texts.offsets, "texts.starts": texts.starts}
+    return arrays
 
 
-def _unpack_features(kind: str, arrays: Arrays) -> Features | None:
-    if kind == "none":
-        return None
-    if kind == DenseFeatures.kind:
-        return DenseFeatures(arrays["features"])
-    indptr, indices, data = (arrays[f"features.{name}"] for name in ("indptr", "indices", "data"))
-    return _SPARSE_KINDS[kind](indptr, indices, data, _unpack_strings("features.columns", arrays))
+def _unpack_features(kind: str, arrays: Arrays) -> Features:
+    words = None if kind in ("none", "dense") else _unpack_sparse("features", arrays, _WORDS[kind])
+    categories = _unpack_sparse("categories", arrays) if "categories.indptr" in arrays else None
+    numbers = vectors = texts = None
+    if kind == "dense" or "features" in arrays:
+        values = arrays["features"]
+        if not len(values):  # then its width may be anything
+            raise ValueError("there are no rows of features")
+        named = "numbers.columns.bytes" in arrays
+        numbers = Numbers(values, _unpack_strings("numbers.columns", arrays)) if named else Numbers.of(values)
+    if "vectors" in arrays:
+        vectors = Vectors(arrays["vectors"], arrays["vectors.encoder"].tobytes().decode())
+    if "texts.bytes" in arrays:
+        texts = Texts(*(arrays[f"texts.{name}"] for name in ("bytes", "offsets", "starts")))
+        if not texts.is_valid(len(arrays["times"])):
+            raise ValueError("the texts are not those of the vertices")
+    return Features(words, numbers, categories, vectors, texts)
+
+
+def _unpack_sparse(name: str, arrays: Arrays, kind: type[SparseFeatures] = SparseFeatures) -> SparseFeatures:
+    indptr, indices, data = (arrays[f"{name}.{part}"] for part in ("indptr", "indices", "data"))
+    return kind(indptr, indices, data, _unpack_strings(f"{name}.columns", arrays))
 
 
 def _pack_strings(name: str, strings: Strings) -> Arrays:
@@ -229,7 +277,8 @@ def base_segment(graph: EvolvingGraph) -> Segment:
     if graph.source is not None:
         graph.source.check()
     axis = {"unit": graph.axis.unit, "step": graph.axis.step}
-    return {"header": _header(0, 0, graph.features, time=axis, about=dict(graph.about)), **to_arrays(graph)}
+    header = _place(0, Features()) | {"features": kind_of(graph.features), "time": axis, "about": dict(graph.about)}
+    return {"header": _header(header), **to_arrays(graph)}
 
 
 def slice_segment(
@@ -245,7 +294,6 @@ def slice_segment(
     ``old_edges_from`` is the time of edges between vertices of the graph that have no time of their own; by default
     they are as old as their younger end.
     """
-    width = 0 if graph.features is None else graph.features.width
     segment: Segment = {}
     columns = [] if new is None else [id_columns.to_arrow(new.ids)]
     columns += [] if edges is None else [edges.source, edges.target]
@@ -262,7 +310,7 @@ def slice_segment(
     if len(source):
         segment |= {"source": source.astype(np.int32), "target": target.astype(np.int32)}
         segment |= {"edge_times": times} if times is not None else {}
-    return {"header": _header(len(graph), width, graph.features), **segment}
+    return {"header": _header(_place(len(graph), graph.features)), **segment}
 
 
 def extend(graph: EvolvingGraph, segment: Segment) -> EvolvingGraph:
@@ -298,46 +346,41 @@ def decode(data: bytes) -> Segment:
     return dict(load(data))
 
 
-def _check(graph: EvolvingGraph, new: VertexColumns, rows: NDArray[np.int64]) -> Features | None:
+def _check(graph: EvolvingGraph, new: VertexColumns, rows: NDArray[np.int64]) -> Features:
     """Refuse vertices that cannot be added; return their features with columns numbered as in the graph."""
     known = np.flatnonzero(rows >= 0)
     if len(known):
         raise InputError(
             f"vertex {id_columns.at(new.ids, known[0])!r} is in the graph already", fix="append new vertices only"
         )
-    if type(new.features) is not type(graph.features):
-        raise InputError(
-            f"features of the new vertices: {kind_of(new.features)}; of the graph: {kind_of(graph.features)}",
-            fix="give the new vertices the same kind of features",
-        )
     check_span(np.concatenate([graph.times, new.times]), Origin("vertices"), "time", rows=False)
-    if graph.features is None or new.features is None:
-        return None
-    return graph.features.place(new.features)  # type: ignore[arg-type]  # same types, see above
+    return graph.features.place(new.features)
 
 
 def _extend(graph: EvolvingGraph, segments: Sequence[Segment]) -> EvolvingGraph:
     """Add segments, none of which is older than those before it; a single one may be older than the graph."""
-    ids, times, codes, names, features = [graph.ids], [graph.times], [graph.codes], graph.class_names, []
+    ids, times, codes, names = [graph.ids], [graph.times], [graph.codes], graph.class_names
+    features: list[Features] = []
     ends: list[Ends] = []
-    vertices, width = len(graph), 0 if graph.features is None else graph.features.width
+    place = _place(len(graph), graph.features)
     for segment in segments:
         _check_types(segment)
-        header = _read_header(segment)
-        if (header["vertices"], header["columns"], header["features"]) != (vertices, width, kind_of(graph.features)):
+        header = {"categories": 0, **_read_header(segment)}  # older segments have no categories
+        if any(header[name] != value for name, value in place.items()):
             raise ValueError("a segment does not follow the one before it")
         if "times" in segment:
             ids.append(_unpack_ids(segment))
             times.append(segment["times"])
             names, rows = extend_names(names, _unpack_strings("classes", segment))
             codes.append(rows[segment["codes"]])
-            vertices += len(segment["times"])
-            if (part := _unpack_features(header["features"], segment)) is not None:
-                features.append(part)
-                width += 0 if isinstance(part, DenseFeatures) else len(part.columns)
+            part = _unpack_features(header["features"], segment)
+            features.append(part)
+            place["vertices"] += len(segment["times"])
+            place["columns"] += len(part.words.columns) if part.words is not None else 0
+            place["categories"] += len(part.categories.columns) if part.categories is not None else 0
         if "source" in segment:
             ends.append((segment["source"], segment["target"], segment.get("edge_times")))
-    stacked = graph.features.stack(features) if features else graph.features  # type: ignore[union-attr,arg-type]
+    stacked = graph.features.stack(features) if features else graph.features
     all_times, all_codes = (id_columns.append_rows(first, rest) for first, *rest in (times, codes))
     columns = id_columns.join(ids), all_times, all_codes
     if len(times) > 1 and times[1][0] < graph.last_time:
@@ -356,8 +399,15 @@ def _concat(ends: Sequence[Ends]) -> Ends:
     return source, target, np.concatenate(times)
 
 
-def _header(vertices: int, columns: int, features: Features | None, **more: Any) -> NDArray[np.uint8]:
-    content = {"vertices": vertices, "columns": columns, "features": kind_of(features), **more}
+def _place(vertices: int, features: Features) -> dict[str, Any]:
+    """Return what a header says of the graph before its segment."""
+    main = features.words if features.words is not None else features.numbers
+    categories = 0 if features.categories is None else features.categories.width
+    columns = 0 if main is None else main.width
+    return {"vertices": vertices, "columns": columns, "categories": categories, "features": kind_of(features)}
+
+
+def _header(content: Mapping[str, Any]) -> NDArray[np.uint8]:
     return np.frombuffer(json.dumps(content, ensure_ascii=False).encode(), np.uint8)
 
 

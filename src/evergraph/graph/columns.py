@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from evergraph.graph.times import TimeAxis, check_span, choose_axis
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from evergraph.graph.features import Features
+    from evergraph.graph.features import Features, Numbers, SparseFeatures
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +27,8 @@ Ends = tuple[NDArray[np.integer], NDArray[np.integer], NDArray[np.int64] | None]
 """Source and target of edges, by row, and their times."""
 
 _STRINGS = "give strings or whole numbers"
+_MISSING = ("", "na", "n/a", "nan", "null", "none")  # a number that is missing, in lower case
+_TRUTH = ("false", "true")  # by the number they become
 _VERTICES, _EDGES = Origin("vertices"), Origin("edges")
 
 
@@ -37,10 +40,11 @@ class Columns:
     time: str = "time"
     label: str = "label"
     text: str | None = None
-    features: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
     source: str = "source"
     target: str = "target"
     edge_time: str | None = None
+    categories: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +58,7 @@ class VertexColumns:
     times: NDArray[np.int64]
     codes: NDArray[np.int32]
     class_names: tuple[str, ...]
-    features: Features | None
+    features: Features
     axis: TimeAxis
 
 
@@ -107,6 +111,7 @@ def _as_array(values: Any, origin: Origin, name: str) -> pa.Array:
         origin.fail(
             f"the values are not a column ({error})",
             column=name,
+            row=_first_other(values),
             fix="give values of one kind: strings, whole numbers below 2^63, numbers or dates",
         )
     of_objects = isinstance(values, (list, tuple)) or str(getattr(values, "dtype", "")) == "object"
@@ -119,18 +124,30 @@ def _as_array(values: Any, origin: Origin, name: str) -> pa.Array:
     return array
 
 
+def _first_other(values: Any) -> int | None:
+    """Return the first row with text among other values, or with another value among texts."""
+    kinds = [(row, isinstance(value, str)) for row, value in enumerate(values) if value is not None and value == value]
+    return next((row for row, is_text in kinds if is_text != kinds[0][1]), None)
+
+
 def check_vertices(
     vertices: Any,
     features: Any = None,
-    feature_names: list[str] | None = None,
+    feature_names: Sequence[str] | None = None,
     *,
+    numbers: Sequence[str] = (),
+    categories: Sequence[str] = (),
     every: str | int | None = None,
     axis: TimeAxis | None = None,
 ) -> VertexColumns:
     """Check vertices in memory, given as for `EvolvingGraph.build`."""
-    from evergraph.graph.features import as_features
+    from evergraph.graph.features import as_block
 
     table = as_table(vertices, _VERTICES)
+    blocks = [as_block(features, feature_names)] if features is not None else []
+    if numbers:
+        names = dict.fromkeys(list_column(name, table.column_names) for name in numbers)
+        blocks.append(number_block(table, list(names), _VERTICES))
     present = {wanted: wanted if wanted in table.column_names else None for wanted in ("label", "text")}
     for wanted, found in present.items():
         # Both may be missing, but not because of a typing error.
@@ -146,7 +163,8 @@ def check_vertices(
         _VERTICES,
         label=present["label"],
         text=present["text"],
-        features=as_features(features, feature_names) if features is not None else None,
+        blocks=blocks,
+        categories=categories,
         every=every,
         axis=axis,
     )
@@ -177,19 +195,29 @@ def vertex_columns(
     time: str = "time",
     label: str | None = "label",
     text: str | None = "text",
-    features: Features | None = None,
+    blocks: Sequence[SparseFeatures | Numbers] = (),
+    categories: Sequence[str] = (),
     every: str | int | None = None,
     axis: TimeAxis | None = None,
 ) -> VertexColumns:
-    """Check the columns of vertices; None for ``label`` or ``text`` leaves them out."""
-    from evergraph.graph.features import count_words
+    """Check the columns of vertices; None for ``label`` or ``text`` leaves them out.
+
+    ``blocks`` are numbers, and sparse features instead of words; ``categories`` are names of columns.
+    """
+    import pyarrow as pa
+
+    from evergraph.graph.features import Features, SparseFeatures, count_words, one_hot
+    from evergraph.graph.texts import Texts
 
     if not table.num_rows:
         origin.fail("there are no vertices", fix="give at least one")
-    if text is not None and features is not None:
+    given = ["words" if isinstance(block, SparseFeatures) else "numbers" for block in blocks]
+    if text is not None and "words" in given:
         origin.fail(
-            "text and feature columns cannot be combined", fix=f"leave out the text column '{text}', or the features"
+            "text and sparse features cannot be combined", fix=f"leave out the text column '{text}', or the features"
         )
+    if len(set(given)) < len(given):
+        origin.fail("there are numbers in columns and in a matrix", fix="give either columns or a matrix of numbers")
     ids = _ids(named_column(table, id, origin), origin, id)
     time_column = named_column(table, time, origin)
     if axis is None:
@@ -198,23 +226,118 @@ def vertex_columns(
     check_span(times, origin, time)
     labels = class_column(named_column(table, label, origin), origin, label) if label is not None else _nulls(len(ids))
     texts = _text(named_column(table, text, origin), origin, text) if text is not None else None
-    if features is not None and len(features) != len(ids):
-        origin.fail(f"{len(features)} rows of features for {len(ids)} vertices", fix="give one row for each vertex")
+    chosen = {name: _categories(named_column(table, name, origin), origin, name) for name in categories}
+    for block in blocks:
+        if len(block) != len(ids):
+            origin.fail(f"{len(block)} rows of features for {len(ids)} vertices", fix="give one row for each vertex")
+    features = Features(**dict(zip(given, blocks, strict=True)))
     if (times[1:] < times[:-1]).any():
-        # Sort before labels and words are coded, so that classes and words are numbered by their first use in time.
+        # Sort before anything is coded, so that classes, words and categories are numbered by their first use in time.
         order = np.argsort(times, kind="stable")
         ids, times, labels = take(ids, order), times[order], labels.take(order)
         texts = texts.take(order) if texts is not None else None
-        features = features.take(order) if features is not None else None
+        features, chosen = features.take(order), {name: column.take(order) for name, column in chosen.items()}
+    if texts is not None:
+        texts = texts.cast(pa.large_string()).fill_null("")
+        features = replace(features, words=count_words(texts), texts=Texts.of(Strings.from_arrow(texts)))
+    if chosen:
+        features = replace(features, categories=one_hot(chosen))
     coded = labels.dictionary_encode()
     return VertexColumns(
         ids,
         times,
         coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32),
         tuple(coded.dictionary.to_pylist()),
-        count_words(texts) if texts is not None else features,
+        features,
         axis,
     )
+
+
+def number_block(table: pa.Table, names: Sequence[str], origin: Origin) -> Numbers:
+    """Return columns of numbers, truth values, or lists of them of equal length; a gap or NaN is a missing number."""
+    from evergraph.graph.features import as_block
+
+    parts, columns = [], []
+    for name in names:
+        column = named_column(table, name, origin)
+        width, flat = _lists(column, origin, name)
+        columns += [name] if flat is column else [f"{name}[{place}]" for place in range(width)]
+        parts.append(_numbers(flat, origin, name, width).reshape(len(column), width))
+        if np.nanmax(np.abs(parts[-1]), initial=0) > 2**24:
+            log.info("%s, column '%s': features are float32, numbers over 2^24 are rounded", origin.file, name)
+    block: Any = as_block(np.concatenate(parts, axis=1), columns, origin)
+    return block
+
+
+def list_column(name: str, columns: Sequence[str]) -> str:
+    """Return the column of lists that numbers of this name come from (``emb`` for ``emb[0]``); else the name itself."""
+    lists = re.sub(r"\[\d+\]$", "", name)
+    return lists if name not in columns and lists in columns else name
+
+
+def _lists(column: pa.Array, origin: Origin, name: str) -> tuple[int, pa.Array]:
+    """Return the length of the lists of a column and their values; 1 and the column itself if it has none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = column.type
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
+        return 1, column
+    if column.null_count:
+        row = column.is_null().index(True).as_py()
+        origin.fail("a list of numbers is missing", column=name, row=row, fix="write a list in every row")
+    lengths = np.asarray(pc.list_value_length(column))
+    width = int(lengths[0]) if len(lengths) else 0
+    if (lengths != width).any():
+        row = int(np.argmax(lengths != width))
+        origin.fail("the lists have different lengths", column=name, row=row, fix="give equal lengths")
+    return width, _plain(column.flatten())
+
+
+def _numbers(column: pa.Array, origin: Origin, name: str, width: int) -> NDArray[np.float32]:
+    import pyarrow as pa
+
+    kind = column.type
+    if _is_text(kind):
+        column = _written_numbers(column, origin, name, width)
+    elif pa.types.is_boolean(kind):
+        column = column.cast(pa.uint8())
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind)):
+        origin.fail(f"a column of {kind} holds no numbers", column=name, fix="give numbers, or name it a category")
+    return np.asarray(column.cast(pa.float32(), safe=False).fill_null(np.nan))
+
+
+def _written_numbers(column: pa.Array, origin: Origin, name: str, width: int) -> pa.Array:
+    """Return the numbers and truth values of a column of strings."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    cells = pc.utf8_trim_whitespace(column.cast(pa.large_string()))
+    lower = pc.utf8_lower(cells)
+    truth = pc.index_in(lower, value_set=pa.array(_TRUTH, pa.large_string())).cast(pa.large_string())
+    cells = pc.if_else(
+        pc.is_in(lower, value_set=pa.array(_MISSING, pa.large_string())), None, pc.coalesce(truth, cells)
+    )
+    try:
+        return cells.cast(pa.float32())
+    except pa.ArrowInvalid:
+        for row, cell in enumerate(cells):
+            try:
+                cell.cast(pa.float32())
+            except pa.ArrowInvalid:
+                origin.fail(
+                    f"{column[row].as_py()!r} is not a number",
+                    column=name,
+                    row=row // width,
+                    fix="write a number, leave the cell empty if it is unknown, or name the column a category",
+                )
+        raise
+
+
+def _categories(column: pa.Array, origin: Origin, name: str) -> pa.Array:
+    if "=" in name:
+        origin.fail("the name of a column of categories holds '='", column=name, fix="rename the column")
+    return _names(column, origin, name, "categories", "give strings or whole numbers, or name it a number")
 
 
 def edge_columns(
@@ -326,6 +449,22 @@ def _ids(column: pa.Array, origin: Origin, name: str) -> Ids:
 
 def class_column(column: pa.Array, origin: Origin, name: str) -> pa.Array:
     """Return the class names of a column of labels; null for no label."""
+    import pyarrow.compute as pc
+
+    names = _names(column, origin, name, "class names", _STRINGS)
+    reserved = pc.equal(pc.utf8_lower(pc.utf8_trim_whitespace(names)), UNSEEN).fill_null(False)
+    if (row := reserved.index(True).as_py()) >= 0:
+        origin.fail(
+            f"a class is named {names[row].as_py()!r}, which is reserved for vertices flagged as unseen",
+            column=name,
+            row=row,
+            fix="rename the class, or leave the label empty if it is unknown",
+        )
+    return names
+
+
+def _names(column: pa.Array, origin: Origin, name: str, what: str, fix: str) -> pa.Array:
+    """Return strings, whole numbers or truth values as strings; null for an empty one."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -339,22 +478,13 @@ def class_column(column: pa.Array, origin: Origin, name: str) -> pa.Array:
         try:
             column = column.cast(pa.int64())
         except pa.ArrowInvalid:
-            origin.fail("fractions are not class names", column=name, fix=_STRINGS)
+            origin.fail(f"fractions are not {what}", column=name, fix=fix)
     elif not (_is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
-        origin.fail(f"a column of {kind} holds no class names", column=name, fix=_STRINGS)
-    if pa.types.is_signed_integer(column.type):
+        origin.fail(f"a column of {kind} holds no {what}", column=name, fix=fix)
+    if what == "class names" and pa.types.is_signed_integer(column.type):
         column = _without_sentinel(column, origin, name)
     names = column.cast(pa.large_string())
-    names = pc.if_else(pc.equal(names, ""), None, names)
-    reserved = pc.equal(pc.utf8_lower(pc.utf8_trim_whitespace(names)), UNSEEN).fill_null(False)
-    if (row := reserved.index(True).as_py()) >= 0:
-        origin.fail(
-            f"a class is named {names[row].as_py()!r}, which is reserved for vertices flagged as unseen",
-            column=name,
-            row=row,
-            fix="rename the class, or leave the label empty if it is unknown",
-        )
-    return names
+    return pc.if_else(pc.equal(names, ""), None, names)
 
 
 def _without_sentinel(column: pa.Array, origin: Origin, name: str) -> pa.Array:

@@ -32,16 +32,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evergraph.errors import DamagedGraphError, EvergraphError, InputError, StorageError, os_error
-from evergraph.graph.arrays import Arrays, find_damage, from_arrays, to_arrays
+from evergraph.graph.arrays import Arrays, Kind, find_damage, from_arrays, kind_of, to_arrays
 from evergraph.graph.evolving import EvolvingGraph
-from evergraph.graph.features import Kind, kind_of
 from evergraph.graph.times import TimeAxis, Unit
 from evergraph.storage.checksummed import dump_json, load_json
 from evergraph.storage.decoding import InvalidJsonError, converted, decoding, map_array, parse_json
 from evergraph.storage.files import LOCK, create, locked, refuse_link, sync_folder, write_synced
 
 FORMAT = "evergraph graph"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3  # 2 had either text or numbers or sparse features, and no original texts
 MANIFEST = "manifest.json"
 VERSIONS = "versions"
 

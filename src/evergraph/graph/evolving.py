@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -28,7 +28,7 @@ from evergraph.graph.columns import (
     find_ends,
     id_column,
 )
-from evergraph.graph.features import DenseFeatures, Features, SparseFeatures, WordCounts, kind_of, tfidf
+from evergraph.graph.features import Features, WordCounts, tfidf
 from evergraph.graph.ids import Ids
 from evergraph.graph.times import TimeAxis
 
@@ -62,7 +62,7 @@ class EvolvingGraph:
     links
         The edges.
     features
-        Dense features, sparse features or word counts; None if there are none.
+        Words, numbers, categories, vectors of an encoder and the original texts, as far as there are any.
     axis
         Unit and step of the time.
     about
@@ -89,7 +89,7 @@ class EvolvingGraph:
     codes: NDArray[np.int32]
     class_names: tuple[str, ...]
     links: Adjacency
-    features: Features | None = None
+    features: Features = Features()  # noqa: RUF009  # immutable
     axis: TimeAxis = field(default_factory=TimeAxis)
     about: Mapping[str, str] = field(default_factory=dict)
     source: SavedArrays | None = None
@@ -101,7 +101,9 @@ class EvolvingGraph:
         edges: Any = None,
         *,
         features: Any = None,
-        feature_names: list[str] | None = None,
+        feature_names: Sequence[str] | None = None,
+        numbers: Sequence[str] = (),
+        categories: Sequence[str] = (),
         every: str | int | None = None,
         drop_dangling: bool = False,
         about: Mapping[str, str] | None = None,
@@ -118,9 +120,16 @@ class EvolvingGraph:
             Columns ``source`` and ``target``, optionally ``time``; or an array of pairs of ids. Direction, duplicates
             and self-loops are dropped.
         features
-            Instead of text: a two-dimensional array or a scipy sparse matrix with one row for each vertex.
+            A matrix with one row for each vertex: a two-dimensional array of numbers (NaN is a missing one), or,
+            instead of text, a scipy sparse matrix.
         feature_names
-            Names of the columns of sparse features.
+            Names of the columns of ``features``; by default their numbers.
+        numbers
+            Columns of ``vertices`` with numbers, truth values (0 and 1) or lists of them. An empty value or NaN is a
+            missing number; infinite ones are refused. Numbers are float32: whole numbers over 2^24 are rounded.
+        categories
+            Columns of ``vertices`` with strings, whole numbers or truth values, of which each value becomes a column.
+            An empty value is a missing category.
         every
             Granularity of time: ``"year"``, ``"month"``, ``"week"``, ``"day"``, or a number of years (of units, if
             times are whole numbers). By default dates become years, and whole numbers stay as they are.
@@ -129,7 +138,7 @@ class EvolvingGraph:
         about
             Where the graph came from, in words.
         """
-        checked = check_vertices(vertices, features, feature_names, every=every)
+        checked = check_vertices(vertices, features, feature_names, numbers=numbers, categories=categories, every=every)
         return cls.from_columns(
             checked, check_edges(edges, checked.axis), drop_dangling=drop_dangling, about=about or {}
         )
@@ -155,7 +164,7 @@ class EvolvingGraph:
         times: NDArray[np.int64],
         codes: NDArray[np.int32],
         class_names: tuple[str, ...],
-        features: Features | None,
+        features: Features,
         ends: Ends,
         axis: TimeAxis,
         about: Mapping[str, str],
@@ -168,14 +177,14 @@ class EvolvingGraph:
             place = np.empty(len(order), np.int64)
             place[order] = np.arange(len(order))
             ids, times, codes = id_columns.take(ids, order), times[order], codes[order]
-            features = features.take(order) if features is not None else None
+            features = features.take(order)
             one, other = place[one], place[other]
         links = Adjacency.of(one, other, times, edge_times)
         return cls(ids, times, codes, class_names, links, features, axis, dict(about), source).frozen()
 
     def frozen(self) -> EvolvingGraph:
         """Make all arrays read-only and return the graph itself."""
-        for array in chain(*(vars(part).values() for part in (self, self.links, self.features) if part is not None)):
+        for array in chain(*(vars(part).values() for part in (self, self.links, *self.features.parts.values()))):
             if isinstance(array, np.ndarray):
                 array.flags.writeable = False
         return self
@@ -203,7 +212,7 @@ class EvolvingGraph:
         first, last = self.axis.label(self.first_time), self.axis.label(self.last_time)
         return (
             f"EvolvingGraph(vertices={len(self)}, edges={self.n_edges}, classes={len(self.class_names)}, "
-            f"times={first}..{last}, features={kind_of(self.features)})"
+            f"times={first}..{last}, features={', '.join(self.features.kinds) or 'none'})"
         )
 
     @property
@@ -284,13 +293,17 @@ class EvolvingGraph:
         edges: Any = None,
         *,
         features: Any = None,
-        feature_names: list[str] | None = None,
+        feature_names: Sequence[str] | None = None,
+        numbers: Sequence[str] | None = None,
+        categories: Sequence[str] | None = None,
         drop_dangling: bool = False,
     ) -> EvolvingGraph:
         """Return a graph with more vertices and edges, given as for `build`; edges may also join old vertices.
 
-        Class rows and word columns keep their places; new ones are appended. So do sparse features, by their names;
-        without names they are the columns of the graph.
+        The new vertices need the same kinds of features. Classes, words, categories and columns of sparse features keep
+        their places; new ones are appended. Numbers are matched by the names of their columns. Without
+        ``feature_names``, the columns of ``features`` are those of the graph; without ``numbers`` and ``categories``,
+        the vertices have the columns that the graph was built from.
 
         Give a time to a new edge between old vertices. Without one the edge is as old as its younger end, and windows
         of the past include it.
@@ -299,9 +312,9 @@ class EvolvingGraph:
             raise InputError("there are features, but no vertices", fix="give the vertices that have these features")
         new = None
         if vertices is not None:
-            if feature_names is None and type(self.features) is SparseFeatures:
-                feature_names = list(self.features.columns)
-            new = check_vertices(vertices, features, feature_names, axis=self.axis)
+            new = check_vertices(
+                vertices, **self.features.arguments(features, feature_names, numbers, categories), axis=self.axis
+            )
         from evergraph.graph.arrays import extend, slice_segment
 
         return extend(self, slice_segment(self, new, check_edges(edges, self.axis), drop_dangling=drop_dangling))
@@ -345,7 +358,7 @@ class EvolvingGraph:
             self.times[rows],
             self.codes[rows],
             self.class_names,
-            self.features.take(rows) if self.features is not None else None,
+            self.features.take(rows),
             (place[source[stays]], place[target[stays]], times[stays] if times is not None else None),
             self.axis,
             self.about,
@@ -424,12 +437,8 @@ class Window:
         """Number of edges."""
         return self.links.edges
 
-    def inputs(
-        self, text: TextMode = "past", *, before: int | str | None = None, min_df: int = 1
-    ) -> NDArray[np.float32] | sparse.csr_array:
-        """Return the input of a model, one row for each vertex.
-
-        Dense and sparse features are returned as they are, sharing memory; text as the TF-IDF of its words.
+    def words(self, text: TextMode = "past", *, before: int | str | None = None, min_df: int = 1) -> sparse.csr_array:
+        """Return the words of each vertex, one row for each: TF-IDF of texts, sparse features as they are.
 
         Parameters
         ----------
@@ -442,19 +451,41 @@ class Window:
         min_df
             Mask words that occur in fewer known texts than this.
         """
-        features = self._features()
-        if isinstance(features, DenseFeatures):
-            return features.rows(self.rows).values
-        if not isinstance(features, WordCounts) or text == "counts":
-            return features.rows(self.rows).matrix
+        words = self.graph.features.words
+        if words is None:
+            raise InputError("the graph has no words", fix="import it with a text column")
+        if not isinstance(words, WordCounts) or text == "counts":
+            return words.rows(self.rows).matrix
         if text == "global":
-            return tfidf(features, self.rows, len(self.graph), min_df=min_df)
+            return tfidf(words, self.rows, len(self.graph), min_df=min_df)
         if text != "past":
             raise InputError(f"there is no text mode {text!r}", fix="choose 'past', 'global' or 'counts'")
-        return tfidf(features, self.rows, self._known(before), min_df=min_df)
+        return tfidf(words, self.rows, self._known(before), min_df=min_df)
+
+    def inputs(
+        self, text: TextMode = "past", *, before: int | str | None = None, min_df: int = 1
+    ) -> NDArray[np.float32] | sparse.csr_array:
+        """Return the words, categories and numbers of each vertex side by side, in this order, one row for each vertex.
+
+        Numbers alone are dense, with NaN for a missing one; everything else is sparse. If there is only one of the
+        three, it shares memory with the graph where it can. Vectors of an encoder are returned if there is nothing
+        else. The arguments are those of `words`.
+        """
+        features = self.graph.features
+        parts: list[Any] = [] if features.words is None else [self.words(text, before=before, min_df=min_df)]
+        parts += [] if features.categories is None else [features.categories.rows(self.rows).matrix]
+        parts += [] if features.numbers is None else [features.numbers.values[self.rows]]
+        if not parts and features.vectors is not None:
+            return features.vectors.values[self.rows]
+        if not parts:
+            raise InputError(
+                "the graph has no features",
+                fix="import it with a text column, or with columns of numbers or categories",
+            )
+        return parts[0] if len(parts) == 1 else sparse.hstack(parts, format="csr")
 
     def known_columns(self, *, before: int | str | None = None) -> NDArray[np.int64]:
-        """Return the feature columns in use before a time (by default the last period of the window); dense: all.
+        """Return the columns of words in use before a time (by default the last period of the window).
 
         The features of a graph have a column for every word it ever holds. A model must not, because its width would
         reveal the future.
@@ -462,18 +493,11 @@ class Window:
         Examples
         --------
         >>> graph = EvolvingGraph.build({"id": [1, 2], "time": [1, 2], "text": ["old news", "new words"]})
-        >>> graph.window(1, 2).known_columns().tolist(), graph.features.width
+        >>> graph.window(1, 2).known_columns().tolist(), graph.features.words.width
         ([0, 1], 4)
         """
-        features = self._features()
-        if isinstance(features, DenseFeatures):
-            return np.arange(features.width)
-        return np.flatnonzero(features.count_texts(self._known(before)))
-
-    def _features(self) -> Features:
-        if self.graph.features is None:
-            raise InputError("the graph has no features", fix="import it with a text column or feature columns")
-        return self.graph.features
+        words = self.graph.features.words
+        return np.empty(0, np.int64) if words is None else np.flatnonzero(words.count_texts(self._known(before)))
 
     def _known(self, before: int | str | None) -> int:
         """Number of vertices of the whole graph that are older than the task; they are its first ones."""

@@ -1,10 +1,10 @@
-"""Features of vertices: dense vectors, sparse named columns, or word counts with TF-IDF."""
+"""Features of vertices: counted words with TF-IDF, numbers, categories, vectors of an encoder, and the texts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,8 @@ from scipy import sparse
 
 from evergraph.errors import InputError, Origin
 from evergraph.graph.ids import Strings, append_rows, find
+from evergraph.graph.texts import Texts
+from evergraph.presentation.text import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,9 +23,7 @@ _NOT_IN_A_WORD = r"[^\p{L}\p{M}\p{N}]+"
 
 @dataclass(frozen=True, eq=False)
 class DenseFeatures:
-    """One float32 vector per vertex, such as an embedding."""
-
-    kind: ClassVar[Kind] = "dense"
+    """One float32 vector per vertex."""
 
     values: NDArray[np.float32]
 
@@ -35,33 +35,86 @@ class DenseFeatures:
         """Number of columns."""
         return int(self.values.shape[1])
 
-    def rows(self, part: slice) -> DenseFeatures:
+    def rows(self, part: slice) -> Self:
         """Return a range of vertices, without a copy."""
-        return DenseFeatures(self.values[part])
+        return replace(self, values=self.values[part])
 
-    def take(self, rows: NDArray[np.integer]) -> DenseFeatures:
+    def take(self, rows: NDArray[np.integer]) -> Self:
         """Return the vertices of these rows, in this order."""
-        return DenseFeatures(self.values[rows])
+        return replace(self, values=self.values[rows])
 
-    def place(self, more: DenseFeatures) -> DenseFeatures:
-        """Return the features of new vertices as `stack` takes them."""
-        if self.width != more.width:
+    def stack(self, parts: Iterable[Self]) -> Self:
+        """Append the rows of the parts that `place` returned."""
+        return replace(self, values=append_rows(self.values, [part.values for part in parts]))
+
+
+@dataclass(frozen=True, eq=False)
+class Numbers(DenseFeatures):
+    """Named columns of numbers, as they were given; NaN for a missing one. Columns without names are numbered."""
+
+    kind: ClassVar[str] = "numbers"
+
+    columns: Strings
+
+    @classmethod
+    def of(cls, values: NDArray[np.float32], columns: Iterable[str] | None = None) -> Numbers:
+        """Name the columns of an array."""
+        return cls(values, Strings.of(map(str, range(values.shape[1])) if columns is None else columns))
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether the columns have no names of their own."""
+        return all(name == str(place) for place, name in enumerate(self.columns))
+
+    def place(self, more: Numbers) -> Numbers:
+        """Return the numbers of new vertices as `stack` takes them: columns by name, or by place if either has none.
+
+        ``columns`` of the result is empty, because there are no new ones.
+        """
+        if self.is_numbered or more.is_numbered:
+            if self.width != more.width:
+                raise InputError(
+                    f"the new vertices have {more.width} numbers, the graph has {self.width}",
+                    fix=f"give {self.width} numbers for each vertex",
+                )
+            return Numbers(more.values, Strings.of([]))
+        own, new = list(self.columns), {name: place for place, name in enumerate(more.columns)}
+        if other := sorted(set(own) ^ new.keys()):
             raise InputError(
-                f"the new vertices have {more.width} features, the graph has {self.width}",
-                fix=f"give {self.width} features for each vertex",
+                f"the graph has no column of numbers '{other[0]}'"
+                if other[0] in new
+                else f"the column of numbers '{other[0]}' is missing",
+                fix=f"name the columns of the graph one by one: {', '.join(own)}",
+            )
+        order = [new[name] for name in own]
+        in_order = order == list(range(len(order)))
+        return Numbers(more.values if in_order else np.ascontiguousarray(more.values[:, order]), Strings.of([]))
+
+
+@dataclass(frozen=True, eq=False)
+class Vectors(DenseFeatures):
+    """One vector of a text encoder per vertex; ``encoder`` is its name and checksum, "name sha256:…"."""
+
+    kind: ClassVar[str] = "vectors"
+
+    encoder: str
+
+    def place(self, more: Vectors) -> Vectors:
+        """Return the vectors of new vertices as `stack` takes them; they must be of the same encoder."""
+        if self.encoder != more.encoder or self.width != more.width:
+            one, other = (f"{part.encoder} ({part.width} dimensions)" for part in (more, self))
+            raise InputError(
+                f"the vectors of the new vertices are of encoder {one}, those of the graph of {other}",
+                fix="encode the texts of the new vertices with the encoder of the graph",
             )
         return more
-
-    def stack(self, parts: Iterable[DenseFeatures]) -> DenseFeatures:
-        """Append the rows of the parts."""
-        return DenseFeatures(append_rows(self.values, [part.values for part in parts]))
 
 
 @dataclass(frozen=True, eq=False)
 class SparseFeatures:
     """Named float32 columns in compressed sparse rows. New columns are appended, so columns keep their places."""
 
-    kind: ClassVar[Kind] = "sparse"
+    kind: ClassVar[str] = "sparse"
 
     indptr: NDArray[np.int64]
     indices: NDArray[np.int32]
@@ -166,20 +219,127 @@ class SparseFeatures:
 class WordCounts(SparseFeatures):
     """Number of occurrences of each word of the vocabulary in each vertex's text; see `tfidf`."""
 
-    kind: ClassVar[Kind] = "words"
+    kind: ClassVar[str] = "words"
 
 
-Features = DenseFeatures | SparseFeatures | WordCounts
-Kind = Literal["none", "dense", "sparse", "words"]
+Block = SparseFeatures | Numbers | Vectors
+"""What a model can read of each vertex: one part of `Features`."""
 
 
-def kind_of(features: Features | None) -> Kind:
-    """Return the kind of features."""
-    return "none" if features is None else features.kind
+@dataclass(frozen=True, eq=False)
+class Features:
+    """What a graph has of each vertex besides time, class and edges. Each part has one row per vertex, or is missing.
+
+    Parameters
+    ----------
+    words
+        Counted words of the texts, or a sparse matrix that was given instead.
+    numbers
+        Columns of numbers; NaN is a missing one.
+    categories
+        1 in the column "column=value" for each category of a vertex; no entry for a missing one.
+    vectors
+        Vectors of a text encoder.
+    texts
+        The original texts, to encode and to show. Models do not read them. Graphs of older versions have none.
+
+    Examples
+    --------
+    >>> from evergraph import EvolvingGraph
+    >>> graph = EvolvingGraph.build(
+    ...     {"id": [1, 2], "time": [1, 2], "text": ["Old news", "New words"], "pages": [3, None], "kind": ["a", "b"]},
+    ...     numbers=["pages"], categories=["kind"],
+    ... )
+    >>> graph.features.kinds, list(graph.features.categories.columns), graph.features.texts[1]
+    (('words', 'numbers', 'categories'), ['kind=a', 'kind=b'], 'New words')
+    """
+
+    words: SparseFeatures | None = None
+    numbers: Numbers | None = None
+    categories: SparseFeatures | None = None
+    vectors: Vectors | None = None
+    texts: Texts | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.kinds)
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """The parts that are not missing, by name."""
+        return {name: part for name, part in vars(self).items() if part is not None}
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Names of the parts that a model can read; ``sparse`` for words that are not counted from texts."""
+        return tuple(part.kind if name == "words" else name for name, part in self.parts.items() if name != "texts")
+
+    @property
+    def main(self) -> Block | None:
+        """The first of words, numbers, categories and vectors that is not missing."""
+        return next((part for name, part in self.parts.items() if name != "texts"), None)
+
+    @property
+    def summary(self) -> str:
+        """The parts with their numbers of columns."""
+        words = [] if self.words is None else [f"{self.words.width:,} {self.words.kind}"]
+        numbers = [] if self.numbers is None else [counted(self.numbers.width, "number")]
+        categories = [] if self.categories is None else [counted(self.categories.width, "category", "categories")]
+        vectors = [] if self.vectors is None else [f"vectors of {self.vectors.width:,} dimensions"]
+        return ", ".join([*words, *numbers, *categories, *vectors]) or "none"
+
+    def rows(self, part: slice) -> Features:
+        """Return a range of vertices, without a copy of anything but the texts."""
+        return Features(**{name: own.rows(part) for name, own in self.parts.items()})
+
+    def arguments(
+        self,
+        features: Any,
+        feature_names: Sequence[str] | None,
+        numbers: Sequence[str] | None,
+        categories: Sequence[str] | None,
+    ) -> dict[str, Any]:
+        """Return how to read new vertices for the same graph: what is not given is as in the graph."""
+        is_sparse = sparse.issparse(features)
+        if feature_names is None and is_sparse and type(self.words) is SparseFeatures:
+            feature_names = list(self.words.columns)
+        if numbers is None:
+            wanted = self.numbers is not None and not self.numbers.is_numbered and (features is None or is_sparse)
+            numbers = list(self.numbers.columns) if self.numbers is not None and wanted else ()
+        if categories is None:
+            names = () if self.categories is None else self.categories.columns
+            categories = list(dict.fromkeys(name.partition("=")[0] for name in names))
+        return {"features": features, "feature_names": feature_names, "numbers": numbers, "categories": categories}
+
+    def take(self, rows: NDArray[np.integer]) -> Features:
+        """Return the vertices of these rows, in this order."""
+        return Features(**{name: own.take(rows) for name, own in self.parts.items()})
+
+    def place(self, more: Features) -> Features:
+        """Return the features of new vertices as `stack` takes them.
+
+        They must be of the same kinds. Texts are left out if the graph has none, and empty if they have none.
+        """
+        if self.kinds != more.kinds:
+            new, own = (", ".join(part.kinds) or "none" for part in (more, self))
+            raise InputError(
+                f"features of the new vertices: {new}; of the graph: {own}",
+                fix="give the new vertices the same kinds of features",
+            )
+        if self.texts is not None and more.texts is None:
+            more = replace(more, texts=Texts.of([""] * len(more.main or ())))
+        return Features(**{name: own.place(getattr(more, name)) for name, own in self.parts.items()})
+
+    def stack(self, parts: Sequence[Features]) -> Features:
+        """Append the rows of the parts that `place` returned."""
+        return Features(
+            **{name: own.stack([getattr(part, name) for part in parts]) for name, own in self.parts.items()}
+        )
 
 
-def as_features(values: Any, columns: list[str] | None = None, origin: Origin | None = None) -> Features:
-    """Check a scipy sparse matrix (kept sparse) or a two-dimensional array (kept dense) and return its features."""
+def as_block(
+    values: Any, columns: Sequence[str] | None = None, origin: Origin | None = None
+) -> SparseFeatures | Numbers:
+    """Check a scipy sparse matrix (kept sparse) or a two-dimensional array of numbers (NaN is a missing one)."""
     origin = origin or Origin("features")
     if columns is not None and (len(set(columns)) < len(columns) or not all(isinstance(name, str) for name in columns)):
         origin.fail("the column names are not all different strings", fix="give each column its own name")
@@ -191,22 +351,58 @@ def as_features(values: Any, columns: list[str] | None = None, origin: Origin | 
             origin.fail(f"the features are not numbers ({error})", fix="give rows of numbers of equal length")
         if matrix.ndim != 2:
             origin.fail(f"features have {matrix.ndim} dimensions", fix="give one row for each vertex")
-        features: Features
         if is_sparse:
-            features = SparseFeatures.of(matrix, None if columns is None else Strings.of(columns))
-            finite = np.isfinite(features.data)
-        else:
-            features, finite = DenseFeatures(matrix), np.isfinite(matrix)
-    if not finite.all():
-        if isinstance(features, DenseFeatures):
-            row, column = np.argwhere(~finite)[0].tolist()
-        else:
-            entry = int(np.argmin(finite))
-            row = int(np.searchsorted(features.indptr, entry, side="right")) - 1
-            column = int(features.indices[entry])
-        name = columns[column] if columns else str(column)
-        origin.fail("a feature is missing, infinite or too large", column=name, row=row, fix="write a float32 number")
-    return features
+            block = SparseFeatures.of(matrix, None if columns is None else Strings.of(columns))
+            if not (finite := np.isfinite(block.data)).all():
+                entry = int(np.argmin(finite))
+                row = int(np.searchsorted(block.indptr, entry, side="right")) - 1
+                _refuse_number(origin, columns, row, int(block.indices[entry]), "missing, infinite or too large")
+            return block
+    if columns is not None and len(columns) != matrix.shape[1]:
+        origin.fail(
+            f"{len(columns)} column names for {matrix.shape[1]} feature columns", fix="give one name for each column"
+        )
+    if (infinite := np.isinf(matrix)).any():
+        row, column = np.argwhere(infinite)[0].tolist()
+        _refuse_number(origin, columns, row, column, "infinite or too large")
+    matrix[np.isnan(matrix)] = np.nan  # one of many, so that equal graphs have equal bytes
+    return Numbers.of(matrix, columns)
+
+
+def _refuse_number(origin: Origin, columns: Sequence[str] | None, row: int, column: int, problem: str) -> NoReturn:
+    name = columns[column] if columns else str(column)
+    origin.fail(f"a feature is {problem}", column=name, row=row, fix="write a float32 number")
+
+
+def one_hot(columns: Mapping[str, pa.Array]) -> SparseFeatures:
+    """Return one column "name=value" for each value of some columns of strings, in the order of first use.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> block = one_hot({"kind": pa.array(["b", None, "a"]), "open": pa.array(["1", "0", "1"])})
+    >>> list(block.columns), block.matrix.toarray().tolist()
+    (['kind=b', 'open=1', 'open=0', 'kind=a'], [[1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 1.0]])
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = pa.large_string()
+    named = [
+        pc.binary_join_element_wise(pa.scalar(name, kind), values.cast(kind), pa.scalar("=", kind))
+        for name, values in columns.items()
+    ]
+    rows = len(named[0])
+    # Row by row, so that appended vertices get the columns they would have in a graph that is built at once.
+    order = np.arange(len(named) * rows).reshape(len(named), rows).T.ravel()
+    coded = pa.concat_arrays(named).take(order).dictionary_encode()
+    codes = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).reshape(rows, len(named))
+    present = codes >= 0
+    indptr = np.concatenate([[0], np.cumsum(present.sum(1))])
+    ones = np.ones(indptr[-1], np.float32)
+    matrix = sparse.csr_array((ones, codes[present], indptr), shape=(rows, len(coded.dictionary)))
+    matrix.sort_indices()
+    return SparseFeatures.of(matrix, Strings.from_arrow(coded.dictionary))
 
 
 def count_words(texts: pa.Array) -> WordCounts:

@@ -21,9 +21,9 @@ __all__ = ["from_networkx", "from_pyg", "to_networkx", "to_pyg"]
 def to_pyg(window: Window, **inputs: Any) -> Data:
     """Convert a window to a PyTorch Geometric ``Data``.
 
-    It has ``x`` (dense, or a sparse COO tensor; absent without features), ``edge_index`` (each edge in both
-    directions), ``y`` (-1 for no label), ``time``, ``class_names`` and ``ids``. Keyword arguments are those of
-    `Window.inputs`.
+    It has ``x`` (words, categories and numbers side by side, see `Window.inputs`: dense, or a sparse COO tensor; NaN is
+    a missing number; absent without features), ``edge_index`` (each edge in both directions), ``y`` (-1 for no label),
+    ``time``, ``class_names`` and ``ids``. Keyword arguments are those of `Window.inputs`.
     """
     try:
         import torch
@@ -41,7 +41,7 @@ def to_pyg(window: Window, **inputs: Any) -> Data:
         class_names=list(window.graph.class_names),
         ids=list(window.ids),
     )
-    if window.graph.features is not None:
+    if window.graph.features:
         matrix: Any = window.inputs(**inputs)
         if sparse.issparse(matrix):
             entries = matrix.tocoo()
@@ -59,7 +59,8 @@ def from_pyg(data: Data, *, time: str = "time", class_names: Sequence[str] | Non
     Parameters
     ----------
     data
-        ``x`` is dense or sparse. A negative ``y`` is no label. Without ``ids``, vertices are numbered.
+        A dense ``x`` becomes numbers (NaN is a missing one), a sparse ``x`` sparse features. A negative ``y`` is no
+        label. Without ``ids``, vertices are numbered.
     time
         Name of the attribute with the times.
     class_names
@@ -120,12 +121,19 @@ def to_networkx(window: Window) -> networkx.Graph:
 
 
 def from_networkx(
-    graph: networkx.Graph, *, time: str = "time", label: str = "label", text: str | None = "text"
+    graph: networkx.Graph,
+    *,
+    time: str = "time",
+    label: str = "label",
+    text: str | None = "text",
+    numbers: Sequence[str] = (),
+    categories: Sequence[str] = (),
 ) -> EvolvingGraph:
-    """Convert a networkx graph whose nodes have a time and optionally a label and a text.
+    """Convert a networkx graph whose nodes have a time and optionally a label, a text, numbers and categories.
 
-    Unless all nodes are strings or all are whole numbers, ids are the ``str`` of the nodes. Without any text the graph
-    has no features; ``text=None`` leaves the texts out.
+    Unless all nodes are strings or all are whole numbers, ids are the ``str`` of the nodes. ``text=None`` leaves the
+    texts out. ``numbers`` and ``categories`` name attributes, as for `EvolvingGraph.build`; a node without one has a
+    missing value.
     """
     for node, have in graph.nodes.items():
         if have.get(time) is None:
@@ -145,8 +153,14 @@ def from_networkx(
     }
     if text is not None and any(text in have for have in attributes):
         vertices["text"] = [have.get(text) for have in attributes]
-    elif text not in (None, "text") and attributes:
-        raise InputError(f"no node has an attribute {text!r}", fix="name the attribute that holds the text")
+    wanted = [*([text] if text not in (None, "text") else []), *numbers, *categories]
+    for name in wanted:
+        if attributes and not any(name in have for have in attributes):
+            raise InputError(f"no node has an attribute {name!r}", fix="name the attribute that holds it")
+    for name in (*numbers, *categories):
+        if name in vertices and name not in (time, label, text):
+            raise InputError(f"{name!r} is the name of another column of the graph", fix="rename the attribute")
+        vertices[name] = [have.get(name) for have in attributes]
     pairs = [(ids[u], ids[v]) for u, v in graph.edges()]
     edges = {"source": [u for u, _ in pairs], "target": [v for _, v in pairs]} if pairs else None
-    return EvolvingGraph.build(vertices, edges)
+    return EvolvingGraph.build(vertices, edges, numbers=numbers, categories=categories)

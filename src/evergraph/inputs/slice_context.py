@@ -13,7 +13,7 @@ from scipy import sparse
 
 from evergraph.graph.classes import columns_among
 from evergraph.graph.evolving import Window
-from evergraph.graph.features import DenseFeatures, SparseFeatures
+from evergraph.graph.features import DenseFeatures
 from evergraph.inputs.similar import nearest_by_vectors, nearest_by_words, reduced, unit, weighted
 
 if TYPE_CHECKING:
@@ -76,11 +76,19 @@ class SliceContext:
         """Column of the class of each older vertex; -1 without a label or if the class is not known."""
         return columns_among(self.classes, self.task.graph.class_names)[self._view.targets[: self.start]]
 
+    @property
+    def dense(self) -> DenseFeatures | None:
+        """The numbers, or else the vectors, of a graph without words."""
+        features = self.task.graph.features
+        if features.words is not None:
+            return None
+        return features.vectors if features.numbers is None else features.numbers
+
     @cached_property
     def words(self) -> sparse.csr_array:
         """1 for each word of a vertex, one column per word that occurs; no columns without sparse features."""
-        features = self.task.graph.features
-        if not isinstance(features, SparseFeatures):
+        features = self.task.graph.features.words
+        if features is None:
             return sparse.csr_array((len(self.window), 0), dtype=np.float32)
         matrix = features.rows(self.window.rows).matrix
         used, places = np.unique(matrix.indices, return_inverse=True)
@@ -115,9 +123,11 @@ class SliceContext:
     @cached_property
     def _rows(self) -> NDArray[np.floating]:
         """Features or words of each vertex as a short vector."""
-        features = self.task.graph.features
-        if isinstance(features, DenseFeatures) and len(self.window):
-            values = np.array(features.rows(self.window.rows).values, np.float64)
+        if self.dense is not None and len(self.window):
+            values = np.array(self.dense.rows(self.window.rows).values, np.float64)
+            if (missing := np.isnan(values)).any():  # a missing number is an average one
+                counts = np.maximum((~missing).sum(0), 1)
+                values[missing] = (np.nansum(values, 0) / counts)[np.nonzero(missing)[1]]
             spread = values.std(0)
             return ((values - values.mean(0)) / np.where(spread > 0, spread, 1)).astype(self._precision)
         texts = self.texts[0] + self.texts[1]
@@ -155,7 +165,7 @@ class SliceContext:
 
     def _nearest_by_words(self) -> sparse.csr_array:
         ranks = self._ranks[self.start :]
-        if isinstance(self.task.graph.features, DenseFeatures):
+        if self.dense is not None:
             vectors = self.vectors[self.start :]
             rows, cosines = nearest_by_vectors(vectors, vectors, _SIMILAR, itself=0, ranks=ranks)
             near = cosines > 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +10,7 @@ from scipy import sparse
 
 from evergraph.errors import InputError
 from evergraph.graph.evolving import TextMode, Window
-from evergraph.graph.features import DenseFeatures, SparseFeatures
+from evergraph.graph.features import DenseFeatures, Numbers, SparseFeatures
 
 __all__ = ["Vocabulary"]
 
@@ -39,13 +38,13 @@ class Vocabulary:
     @classmethod
     def start(cls, window: Window, text: TextMode) -> Vocabulary:
         """Return the vocabulary of an untrained learner."""
-        if window.graph.features is None:
+        if _features(window) is None:
             raise InputError(
                 "the graph has no features, which a model needs",
                 fix="import it with a text column or feature columns",
             )
-        if isinstance(window.graph.features, DenseFeatures):
-            return cls(None, window.graph.features.width, text)
+        if isinstance(features := _features(window), DenseFeatures):
+            return cls(None, features.width, text)
         return cls((), 0, text)
 
     def grown(self, window: Window, before: int) -> Vocabulary:
@@ -63,9 +62,10 @@ class Vocabulary:
     def read(self, window: Window, before: int) -> NDArray[np.float32] | sparse.csr_array:
         """Return the features of a window's vertices in the order of the input layer, without unknown ones."""
         features = self._check(window)
-        matrix: Any = window.inputs(self.text, before=before)
         if self.names is None or isinstance(features, DenseFeatures):
-            return matrix
+            values = window.graph.features.numbers.values[window.rows]  # type: ignore[union-attr]
+            return np.where(missing, np.float32(0), values) if (missing := np.isnan(values)).any() else values
+        matrix = window.words(self.text, before=before)
         place = {name: number for number, name in enumerate(self.names)}
         found = np.array([place.get(name, -1) for name in features.columns], np.int32)[matrix.indices]
         kept = found >= 0
@@ -75,7 +75,7 @@ class Vocabulary:
         return read
 
     def _check(self, window: Window) -> DenseFeatures | SparseFeatures:
-        features = window.graph.features
+        features = _features(window)
         dense = isinstance(features, DenseFeatures)
         if features is None or dense != (self.names is None) or (dense and features.width != self.width):
             expected = f"{self.width:,} dense features" if self.names is None else "sparse features or text"
@@ -85,3 +85,8 @@ class Vocabulary:
                 fix="use a graph with the same kind of features, or start a new learner",
             )
         return features
+
+
+def _features(window: Window) -> SparseFeatures | Numbers | None:
+    features = window.graph.features
+    return features.numbers if features.words is None else features.words

@@ -192,7 +192,8 @@ class _Conversion:
     def _run(self) -> None:
         old, records = self.old, self.records
         settings = old.now["settings"]
-        columns = Columns(**settings["columns"] | {"features": tuple(settings["columns"]["features"])})
+        named = dict(settings["columns"])
+        columns = Columns(numbers=tuple(named.pop("features")), **named)
         axis = TimeAxis(**old.now["graph"]["time"])
         write_settings(records, Settings(settings["history"], settings["history_why"], columns, settings["keep"], axis))
         entries = [(entry["version"], entry["when"], entry["command"], entry["what"]) for entry in old.now["log"]]

@@ -18,7 +18,7 @@ from evergraph.errors import InputError
 from evergraph.graph import ids as id_columns
 from evergraph.graph.classes import UNSEEN
 from evergraph.graph.evolving import EvolvingGraph
-from evergraph.graph.features import DenseFeatures, SparseFeatures, WordCounts
+from evergraph.graph.features import WordCounts
 from evergraph.graph.ids import Ids
 from evergraph.inputs.similar import nearest_by_vectors, nearest_by_words, weighted
 from evergraph.inputs.slice_context import SliceContext
@@ -366,7 +366,7 @@ def telling_words(context: SliceContext, rows: _Longs, group: _Longs, most: int)
     """
     number = int(group.max()) + 1 if len(group) else 0
     names, (older, new) = _word_names(context), context.texts
-    ignored = STOP_WORDS if isinstance(context.task.graph.features, WordCounts) else frozenset()
+    ignored = STOP_WORDS if isinstance(context.task.graph.features.words, WordCounts) else frozenset()
     shown = np.array([name not in ignored for name in names], bool)
     members = sparse.csr_array((np.ones(len(rows)), (group, rows)), shape=(number, len(context)))
     counts = sparse.csr_array(members @ context.words[context.start :])
@@ -391,11 +391,11 @@ def _odds(inside: NDArray[np.float64], size: int, outside: NDArray[np.float64], 
 
 def _word_names(context: SliceContext) -> list[str]:
     """Return the names of the columns of `SliceContext.words`."""
-    features = context.task.graph.features
-    if not isinstance(features, SparseFeatures):
+    words = context.task.graph.features.words
+    if words is None:
         return []
-    used = np.unique(features.rows(context.window.rows).matrix.indices)
-    return sorted(features.columns.take(used))
+    used = np.unique(words.rows(context.window.rows).matrix.indices)
+    return sorted(words.columns.take(used))
 
 
 # --- ties ------------------------------------------------------------------------------------------------------------
@@ -446,7 +446,7 @@ def _nearest(context: SliceContext, rows: _Longs) -> list[tuple[_Longs, _Longs]]
     ranks[_by_id(context.window.ids[context.start :])] = np.arange(len(context))
     matrices = [_neighbours(context)]
     found = []
-    if isinstance(context.task.graph.features, DenseFeatures):
+    if context.dense is not None:
         vectors = context.vectors[context.start :].astype(np.float64)  # so that ranks decide between equally near ones
         near, cosines = nearest_by_vectors(vectors[rows], vectors, _NEAREST, itself=rows, ranks=ranks)
         one, place = np.nonzero(cosines > 0)

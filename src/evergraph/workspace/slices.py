@@ -16,7 +16,7 @@ from evergraph.graph import ids as id_columns
 from evergraph.graph.arrays import base_segment, extend, slice_segment
 from evergraph.graph.columns import EdgeColumns, VertexColumns, check_edges, check_vertices
 from evergraph.graph.evolving import EvolvingGraph
-from evergraph.graph.features import SparseFeatures
+from evergraph.graph.features import Numbers
 from evergraph.presentation.text import command_line, counted
 from evergraph.workspace.change import Change, Contents, Outcome, put_segment, unlabelled
 from evergraph.workspace.labels import refuse_retired, rows_in, warn_of_resembling
@@ -45,7 +45,9 @@ def add(
     # Edges between old vertices became known with the slice: windows of the past must not show them.
     joins = _read_edges(change, edges, columns)
     try:
-        segment = slice_segment(graph, bare, joins, drop_dangling=drop_dangling, old_edges_from=last)
+        segment = slice_segment(
+            _with_names(graph, state.settings.columns), bare, joins, drop_dangling=drop_dangling, old_edges_from=last
+        )
     except InputError:
         _refuse_known(change, new, vertices)  # says more of it
         raise
@@ -135,16 +137,31 @@ def remove(
     return change.finish("remove", what, vertices=gone, edges=cut)
 
 
+def _with_names(graph: EvolvingGraph, columns: Columns) -> EvolvingGraph:
+    """Return the graph with names of its numbers, which workspaces of older versions have only in their settings."""
+    numbers = graph.features.numbers
+    if numbers is None or not numbers.is_numbered or numbers.width != len(columns.numbers):
+        return graph
+    named = replace(numbers, columns=id_columns.Strings.of(columns.numbers))
+    return replace(graph, features=replace(graph.features, numbers=named))
+
+
 def _read_vertices(change: Change, given: Any, features: Any, columns: Columns | None) -> VertexColumns | None:
     if given is None:
         return None
     axis, named, old = change.graph.axis, change.state.settings.columns, change.graph.features
     if not isinstance(given, (str, Path)):
-        names = list(old.columns) if type(old) is SparseFeatures else None
-        return check_vertices(given, features, names, axis=axis)
+        return check_vertices(given, **old.arguments(features, None, None, None), axis=axis)
     columns = columns or named
+    if columns.text is None and old.words is None:
+        columns = replace(columns, text="")  # a column named text was not read at first either
     # A slice may have no labels, but a label column that was given explicitly must exist.
-    return read_vertices(given, columns, axis=axis, unlabelled=columns.label == named.label)
+    read = read_vertices(given, columns, axis=axis, unlabelled=columns.label == named.label)
+    numbers = read.features.numbers
+    if numbers is not None and tuple(numbers.columns) == columns.numbers and not {*numbers.columns} & {*named.numbers}:
+        # Columns of other names, named one by one, are in the order of the workspace.
+        return replace(read, features=replace(read.features, numbers=Numbers.of(numbers.values)))
+    return read
 
 
 def _read_edges(change: Change, given: Any, columns: Columns | None) -> EdgeColumns | None:

@@ -392,7 +392,10 @@ def read_classes(records: Records, version: int | None = None) -> Classes:
 def read_settings(records: Records, version: int | None = None) -> Settings:
     """Read the settings of a version (None: the current one)."""
     rows = records.select("settings", valid_in(version))
-    return converted({row.name: parse_json(row.value) for row in rows}, Settings)
+    found = {row.name: parse_json(row.value) for row in rows}
+    if isinstance(columns := found.get("columns"), dict) and "features" in columns:  # an older name of numbers
+        columns["numbers"] = columns.pop("features")
+    return converted(found, Settings)
 
 
 def write_settings(records: Records, settings: Settings, version: int = 1) -> None:

@@ -315,7 +315,7 @@ class Workspace:
         vertices, edges
             A file, or columns as for `EvolvingGraph.append`. No vertex may be older than the newest slice.
         features
-            Features of vertices given as columns, if the graph has features instead of text.
+            A matrix of features of vertices given as columns, if the graph was built with one.
         drop_dangling
             Drop edges to unknown ids; by default they are an error.
         columns
@@ -550,6 +550,9 @@ def _settings(graph: EvolvingGraph, history: History, columns: Columns, keep: in
     from evergraph.graph.features import WordCounts
     from evergraph.workspace.settings import choose_history
 
-    if columns.text is None and isinstance(graph.features, WordCounts):
+    if columns.text is None and isinstance(graph.features.words, WordCounts):
         columns = replace(columns, text="text")  # so that a slice without this column is an error
+    # A graph that was imported before has the names of its columns.
+    own = graph.features.arguments(None, None, columns.numbers or None, columns.categories or None)
+    columns = replace(columns, numbers=tuple(own["numbers"]), categories=tuple(own["categories"]))
     return Settings(*choose_history(graph, history), columns, keep, graph.axis)
