@@ -251,14 +251,18 @@ def test_review_shows_words_and_neighbours_and_its_file_can_be_given_to_label(co
     assert [row["id"] for row in found["vertices"]] == [row.id for row in expected[:3]]
     code, out, _ = command("ws", "review", waiting, "--limit", 1)
     assert code == 0
-    assert all(word in out for word in (*expected[0].words, expected[0].best, expected[0].neighbours[0][0]))
+    assert all(word in out for word in (expected[0].best, expected[0].neighbours[0][0]))
+    assert expected[0].text is not None
+    assert expected[0].text in " ".join(out.split())
+    assert found["vertices"][0]["text"] == expected[0].text
+    assert found["groups"][0]["exemplars"][0]["text"] in {row.text for row in expected}
     assert f"{len(expected)} vertices to review; 1 shown" in out
 
     code, out, _ = command("ws", "review", waiting, "--out", tmp_path / "review.csv")
     assert code == 0
     assert f"ws label {waiting} --labels" in out
     rows = rows_of(tmp_path / "review.csv")
-    assert [row["paper"] for row in rows] == [row.id for row in expected]
+    assert [(row["paper"], row["text"]) for row in rows] == [(row.id, row.text) for row in expected]
     rows[0]["venue"], rows[1]["venue"] = "Strange", "Strange"
     refused(command("ws", "review", waiting, "--out", tmp_path / "review.csv"), "--replace")
     write(tmp_path / "review.csv", rows)

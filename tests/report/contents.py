@@ -70,7 +70,7 @@ def ordinary(names: tuple[str, ...] | None = None, times: tuple[str, ...] | None
         for at, name in enumerate(names)
     )
     groups = tuple(
-        FlaggedGroup(at, times[-1], 9, 7, (name, "word"), ((f"vertex {name}", (name,)), ("x", ())), ((name, 3),))
+        FlaggedGroup(at, times[-1], 9, 7, (name, "word"), ((f"vertex {name}", name), ("x", "")), ((name, 3),))
         for at, name in enumerate(names[:4], 1)
     )
     confusion = confusion_of(truth, decided, unseen, "a test")

@@ -132,7 +132,7 @@ def test_the_groups_to_review_are_those_of_the_workspace(folder: Path) -> None:
         names = [best[id] for id in group.members]
         assert group.nearest[0][1] == max(map(names.count, names))
         assert dict(group.nearest) == {name: names.count(name) for name, _ in group.nearest}
-        assert shown.examples == tuple((str(id), words) for id, words in group.exemplars)
+        assert shown.examples == tuple((str(id), what) for id, what in group.examples)
         assert group.as_dict()["nearest"] == [{"class": name, "count": count} for name, count in group.nearest]
     page = page_of(content)
     assert f"evergraph ws classes create {folder} NAME --group 1\n" in page

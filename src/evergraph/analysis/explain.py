@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from evergraph.graph.evolving import Window
 from evergraph.graph.features import WordCounts
 
-__all__ = ["STOP_WORDS", "in_words", "neighbours_of", "words_of"]
+__all__ = ["STOP_WORDS", "in_words", "neighbours_of", "shortened", "texts_of", "words_of"]
 
 STOP_WORDS = frozenset(
     """
@@ -56,6 +56,34 @@ def words_of(window: Window, rows: NDArray[np.integer], before: int, most: int =
         words = (counts.columns[int(column)] for column in matrix.indices[start:stop][order])
         found.append(tuple(islice((word for word in words if word not in STOP_WORDS), most)))
     return found
+
+
+def texts_of(window: Window, rows: NDArray[np.integer]) -> list[str | None]:
+    """Return the original texts of some vertices of a window; None where there is none.
+
+    Examples
+    --------
+    >>> from evergraph import EvolvingGraph
+    >>> graph = EvolvingGraph.build({"id": [1, 2], "time": [1, 2], "text": ["Old news.", ""]})
+    >>> texts_of(graph.window(1, 2), np.array([1, 0]))
+    [None, 'Old news.']
+    """
+    texts = window.graph.features.texts
+    if texts is None:
+        return [None] * len(rows)
+    return [text if text.strip() else None for text in texts[rows + window.rows.start]]
+
+
+def shortened(text: str, most: int = 300) -> str:
+    """Return a text on one line, with at most this number of letters.
+
+    Examples
+    --------
+    >>> shortened("a  text of lines", 8)
+    'a text …'
+    """
+    line = " ".join(text[: 4 * most].split())
+    return line if len(line) <= most else f"{line[: most - 2].rstrip()} …"
 
 
 def neighbours_of(

@@ -141,7 +141,7 @@ def show_groups(to: Console, groups: Sequence[ReviewGroup], total: int, *, only:
     left = max(to.width - (27 if several else 22), 30)  # the rest is for numbers and gaps
     table = _table("group:", "size:", "edges:", *(["time:"] if several else []), "words", "examples")
     for group in shown:
-        such = (f"{id} ({', '.join(words)})" if words else str(id) for id, words in group.exemplars)
+        such = (f"{id} ({what})" if what else str(id) for id, what in group.examples)
         _add(
             table,
             str(group.number),
@@ -162,7 +162,7 @@ def show_groups(to: Console, groups: Sequence[ReviewGroup], total: int, *, only:
 
 def show_review(to: Console, rows: Sequence[FlaggedVertex], total: int, *, group: int | None = None) -> None:
     """Print flagged vertices, or those of one group."""
-    from evergraph.analysis.explain import in_words
+    from evergraph.analysis.explain import in_words, shortened
 
     if not rows:
         to.print("No unlabelled vertex is flagged as unseen.")
@@ -173,7 +173,9 @@ def show_review(to: Console, rows: Sequence[FlaggedVertex], total: int, *, group
         table = Table(show_header=False, box=None, padding=(0, 1, 0, 2))
         table.add_column(no_wrap=True)
         table.add_column()
-        if row.words:
+        if row.text is not None:
+            _add(table, "text", shortened(row.text))
+        elif row.words:
             _add(table, "words", ", ".join(row.words))
         _add(table, "nearest class", f"{row.best} {row.probability:.2f}")
         most = in_words(row.neighbours[:_MOST_CLASSES])
@@ -303,7 +305,18 @@ def write_review(
     """Write flagged vertices as CSV with an empty column for labels, under the names that ws label reads."""
     from evergraph.analysis.explain import in_words
 
-    heads = ("time", "score", "best", "probability", "words", "neighbours", "model", "group")
+    texts = any(row.text is not None for row in rows)
+    heads = [
+        "time",
+        "score",
+        "best",
+        "probability",
+        *(["text"] if texts else []),
+        "words",
+        "neighbours",
+        "model",
+        "group",
+    ]
     others = [f"{name}_" if name in (id_column, label_column) else name for name in heads]
     cells = (
         (
@@ -312,6 +325,7 @@ def write_review(
             row.score,
             row.best,
             row.probability,
+            *([row.text or ""] if texts else []),
             ", ".join(row.words),
             in_words(row.neighbours),
             row.model,

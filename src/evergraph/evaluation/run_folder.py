@@ -334,9 +334,9 @@ class DecisionTable:
         Class name; None without a label.
     unseen, never_before
         Whether the learner did not know the class, and whether no earlier vertex has it; False without a label.
-    words, neighbours
-        For the flagged vertices with the highest scores: characteristic words (None without text), and the known
-        classes of their neighbours with counts. None for all others.
+    words, neighbours, texts
+        For the flagged vertices with the highest scores: characteristic words (None without text), the known classes of
+        their neighbours with counts, and the original texts, shortened. None for all others.
     """
 
     ids: list[str] | list[int]
@@ -349,6 +349,7 @@ class DecisionTable:
     never_before: NDArray[np.bool_]
     words: list[tuple[str, ...] | None]
     neighbours: list[tuple[tuple[str, int], ...] | None]
+    texts: list[str | None]
 
     def __len__(self) -> int:
         return len(self.best)
@@ -377,7 +378,7 @@ def write_decisions(task: Task, decisions: Decisions) -> bytes:
     import pyarrow as pa
     from pyarrow import parquet
 
-    from evergraph.analysis.explain import neighbours_of, words_of
+    from evergraph.analysis.explain import neighbours_of, shortened, texts_of, words_of
     from evergraph.graph.ids import to_arrow
 
     truth, known = task.truth, set(decisions.known)
@@ -392,6 +393,9 @@ def write_decisions(task: Task, decisions: Decisions) -> bytes:
     found_words = words_of(slice_, chosen, before=task.time + 1) if len(chosen) else []
     words: list[Any] = [None] * len(decisions)
     neighbours: list[Any] = [None] * len(decisions)
+    texts: list[Any] = [None] * len(decisions)
+    for row, text in zip(chosen.tolist(), texts_of(slice_, chosen), strict=True):
+        texts[row] = None if text is None else shortened(text)
     around = neighbours_of(window, chosen + task.test.start, codes)
     for row, row_words, row_neighbours in zip(chosen.tolist(), found_words, around, strict=True):
         words[row], neighbours[row] = row_words or None, row_neighbours
@@ -411,6 +415,7 @@ def write_decisions(task: Task, decisions: Decisions) -> bytes:
             "never_before": pa.array(task.never_before, mask=unlabelled),
             "words": pa.array(words, pa.list_(pa.string())),
             "neighbours": pa.array(neighbours, pa.map_(pa.string(), pa.int64())),
+            "text": pa.array(texts, pa.string()),
         }
     )
     file = io.BytesIO()
@@ -430,6 +435,8 @@ def read_decisions(data: bytes, path: Path | None = None) -> DecisionTable:
         for name in ("best", "truth"):
             if table.schema.field(name).type not in (pa.dictionary(pa.int32(), pa.string()), pa.string()):
                 raise TypeError(f"the column {name} holds no names")
+        if "text" in table.column_names and table.schema.field("text").type != pa.string():
+            raise TypeError("the column text holds no texts")
         columns = table.to_pydict()
         return DecisionTable(
             ids=columns["id"],
@@ -442,6 +449,7 @@ def read_decisions(data: bytes, path: Path | None = None) -> DecisionTable:
             never_before=np.array(columns["never_before"], bool),
             words=[None if words is None else tuple(words) for words in columns["words"]],
             neighbours=[None if near is None else tuple(near) for near in columns["neighbours"]],
+            texts=columns.get("text", [None] * len(table)),  # older files have none
         )
     except MemoryError:
         raise

@@ -145,6 +145,7 @@ class FlaggedVertex:
     words: tuple[str, ...] | None = None
     neighbours: tuple[tuple[str, int], ...] | None = None
     truth: str | None = None
+    text: str | None = None
 
 
 @dataclass(frozen=True)
@@ -157,14 +158,14 @@ class Review:
 
 @dataclass(frozen=True)
 class FlaggedGroup:
-    """Flagged vertices that are similar to each other; examples are ids with words, ``nearest`` known classes."""
+    """Flagged vertices that are similar to each other; examples are ids with a text or words."""
 
     number: int
     time: str
     size: int
     edges: int
     words: tuple[str, ...]
-    examples: tuple[tuple[str, tuple[str, ...]], ...]
+    examples: tuple[tuple[str, str], ...]
     nearest: tuple[tuple[str, int], ...]
 
 

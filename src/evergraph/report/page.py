@@ -290,7 +290,9 @@ def _review(review: Review, _: ReportContent) -> Body:
         "most likely class": [row.best for row in review.rows],
         "probability": [_share(row.probability) for row in review.rows],
     }
-    if any(row.words is not None for row in review.rows):
+    if any(row.text is not None for row in review.rows):
+        columns["text"] = [row.text or _NONE for row in review.rows]
+    elif any(row.words is not None for row in review.rows):
         columns["words"] = [" ".join(row.words or ()) or _NONE for row in review.rows]
     if any(row.neighbours is not None for row in review.rows):
         columns["neighbours"] = [_neighbours(row.neighbours or ()) for row in review.rows]
@@ -306,7 +308,7 @@ def _groups(groups: Groups, _: ReportContent) -> Body:
     rows = [
         [
             *(f"group {row.number}", row.time, f"{row.size:,}", f"{row.edges:,}", " ".join(row.words) or _NONE),
-            "; ".join(f"{id} ({' '.join(words)})" if words else id for id, words in row.examples),
+            "; ".join(f"{id} ({what})" if what else id for id, what in row.examples),
             _neighbours(row.nearest),
         ]
         for row in groups.rows

@@ -320,6 +320,7 @@ def _review(decided: DecisionTable, time: str, seeds: Sequence[int]) -> Review |
             words=decided.words[row],
             neighbours=decided.neighbours[row],
             truth=decided.truth[row],
+            text=decided.texts[row],
         )
         for row in sorted(described, key=lambda row: (-decided.score[row], row))
     ]

@@ -10,6 +10,7 @@ import numpy as np
 
 from evergraph import __version__
 from evergraph.analysis import GraphDescription, describe
+from evergraph.analysis.explain import shortened
 from evergraph.evaluation.configuration import flat
 from evergraph.presentation.text import command_line, counted
 from evergraph.report.content import (
@@ -178,6 +179,7 @@ def _review(workspace: Workspace, there: int) -> Review | Missing:
             probability=row.probability,
             words=row.words or None,
             neighbours=row.neighbours,
+            text=None if row.text is None else shortened(row.text),
         )
         for row in rows
     )
@@ -200,7 +202,7 @@ def _groups(workspace: Workspace, folder: Path, status: Status) -> Groups | Miss
             size=group.size,
             edges=group.edges,
             words=group.terms,
-            examples=tuple((str(id), words) for id, words in group.exemplars),
+            examples=tuple((str(id), what) for id, what in group.examples),
             nearest=group.nearest,
         )
         for group in groups[:_MOST]

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from evergraph.analysis.explain import STOP_WORDS, neighbours_of, words_of
+from evergraph.analysis.explain import STOP_WORDS, neighbours_of, shortened, texts_of, words_of
 from evergraph.compiled import compiled
 from evergraph.errors import InputError
 from evergraph.graph import ids as id_columns
@@ -46,6 +46,7 @@ __all__ = [
 
 _EXEMPLARS = 3
 _TERMS = 6
+_SHORT = 120  # letters of a text of an example
 _LEAST = 1.64  # standard errors; one in twenty random words exceeds this
 _SUPPORT = 2  # members that must have a word
 _NEAREST = 5
@@ -79,6 +80,8 @@ class FlaggedVertex:
         Number of the model that decided.
     group
         Number of its group; None if it is in no group.
+    text
+        Its original text; None if it has none.
     """
 
     id: str | int
@@ -90,6 +93,7 @@ class FlaggedVertex:
     neighbours: tuple[tuple[str, int], ...]
     model: int
     group: int | None = None
+    text: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the values for JSON."""
@@ -128,10 +132,12 @@ def review(
     for row, place in left:
         of_time[row["period"]].append(place)
     words: dict[int, tuple[str, ...]] = {}
+    texts: dict[int, str | None] = {}
     neighbours: dict[int, tuple[tuple[str, int], ...]] = {}
     for time, places in of_time.items():
         rows, slice_, window = np.array(places), graph.window(time, time), Task(graph, time, history).window
         words |= zip(places, words_of(slice_, rows - slice_.rows.start, before=time + 1), strict=True)
+        texts |= zip(places, texts_of(slice_, rows - slice_.rows.start), strict=True)
         neighbours |= zip(places, neighbours_of(window, rows - window.rows.start), strict=True)
     return [
         FlaggedVertex(
@@ -144,6 +150,7 @@ def review(
             neighbours=neighbours[place],
             model=row["model"],
             group=number_of.get(row["id"]),
+            text=texts[place],
         )
         for row, place in left
     ]
@@ -174,6 +181,8 @@ class ReviewGroup:
         The most likely known classes, with the number of vertices for which each is; the most frequent three.
     members
         Their ids, the most central first.
+    texts
+        The original texts of the exemplars; None where there is none.
     """
 
     number: int
@@ -184,6 +193,7 @@ class ReviewGroup:
     edges: int
     nearest: tuple[tuple[str, int], ...]
     members: tuple[str | int, ...]
+    texts: tuple[str | None, ...] = ()
 
     @property
     def what(self) -> str:
@@ -199,9 +209,23 @@ class ReviewGroup:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the values for JSON."""
-        exemplars = [{"id": id, "words": words} for id, words in self.exemplars]
+        texts = self.texts or [None] * len(self.exemplars)
+        exemplars = [
+            {"id": id, "words": words, "text": text} for (id, words), text in zip(self.exemplars, texts, strict=True)
+        ]
         nearest = [{"class": name, "count": count} for name, count in self.nearest]
-        return asdict(self) | {"exemplars": exemplars, "nearest": nearest}
+        found = asdict(self) | {"exemplars": exemplars, "nearest": nearest}
+        del found["texts"]
+        return found
+
+    @property
+    def examples(self) -> list[tuple[str | int, str]]:
+        """The exemplars, each with its original text, shortened, or with its most characteristic words."""
+        texts = self.texts or [None] * len(self.exemplars)
+        return [
+            (id, ", ".join(words) if text is None else shortened(text, _SHORT))
+            for (id, words), text in zip(self.exemplars, texts, strict=True)
+        ]
 
 
 def review_groups(graph: EvolvingGraph, flagged: Flagged) -> list[ReviewGroup]:
@@ -210,15 +234,19 @@ def review_groups(graph: EvolvingGraph, flagged: Flagged) -> list[ReviewGroup]:
     for _, place in flagged:
         of_time[int(graph.times[place])].append(place)
     best = {row["id"]: row["best"] for row, _ in flagged}
-    found: list[tuple[int, Group, tuple[tuple[str, ...], ...]]] = []
+    found: list[tuple[int, Group, tuple[tuple[str, ...], ...], tuple[str | None, ...]]] = []
     for time in sorted(of_time, reverse=True):
         context = SliceContext(Task(graph, time, None), classes=())
         first = context.window.rows.start + context.start
         groups = find_groups(context, np.array(of_time[time]) - first)
         ids = [id for group in groups for id in group.exemplars]
         slice_ = graph.window(time, time)
-        words = iter(words_of(slice_, graph.find(ids) - slice_.rows.start, before=time + 1) if ids else [])
-        found += [(time, group, tuple(next(words) for _ in group.exemplars)) for group in groups]
+        rows = graph.find(ids) - slice_.rows.start if ids else np.empty(0, np.int64)
+        words = iter(words_of(slice_, rows, before=time + 1) if ids else [])
+        texts = iter(texts_of(slice_, rows))
+        for group in groups:
+            those = [(next(words), next(texts)) for _ in group.exemplars]
+            found.append((time, group, tuple(one for one, _ in those), tuple(text for _, text in those)))
     found.sort(key=lambda one: -len(one[1]))
     return [
         ReviewGroup(
@@ -230,8 +258,9 @@ def review_groups(graph: EvolvingGraph, flagged: Flagged) -> list[ReviewGroup]:
             edges=group.edges,
             nearest=_most_frequent(best[str(id)] for id in group.members),
             members=group.members,
+            texts=texts if any(texts) else (),
         )
-        for number, (time, group, words) in enumerate(found, 1)
+        for number, (time, group, words, texts) in enumerate(found, 1)
     ]
 
 
