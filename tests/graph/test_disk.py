@@ -210,7 +210,7 @@ def arrays_in(folder: Path) -> list[Path]:
 
 
 def test_a_missing_or_truncated_or_longer_array_is_found_on_opening(saved: Path) -> None:
-    assert len(arrays_in(saved)) == 14
+    assert len(arrays_in(saved)) == 17
     for path in arrays_in(saved):
         content = path.read_bytes()
         for damage in (None, b"", content[:-1], content + b"\0"):
@@ -416,10 +416,10 @@ def test_a_manifest_that_is_a_folder_is_damage(saved: Path) -> None:
         EvolvingGraph.open(saved)
 
 
-@pytest.mark.parametrize("version", [3, 99])
+@pytest.mark.parametrize("version", [4, 99])
 def test_a_graph_of_a_newer_format_asks_for_an_update(saved: Path, version: Any) -> None:
     write_manifest(saved, manifest_of(saved) | {"format_version": version})
-    with pytest.raises(DamagedGraphError, match=r"newer than 2, the newest known here\. Update Evergraph"):
+    with pytest.raises(DamagedGraphError, match=r"newer than 3, the newest known here\. Update Evergraph"):
         EvolvingGraph.open(saved)
 
 

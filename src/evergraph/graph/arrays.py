@@ -137,6 +137,8 @@ def find_damage(graph: EvolvingGraph) -> str | None:
         )
     if (vectors := features.vectors) is not None:
         checks["vectors are missing or not finite"] = lambda: len(vectors) == n and np.isfinite(vectors.values).all()
+    if (texts := features.texts) is not None:
+        checks["texts are out of order"] = lambda: texts.is_valid(n)
     return next((problem for problem, is_valid in checks.items() if not is_valid()), None)
 
 
@@ -250,8 +252,6 @@ def _unpack_features(kind: str, arrays: Arrays) -> Features:
         vectors = Vectors(arrays["vectors"], arrays["vectors.encoder"].tobytes().decode())
     if "texts.bytes" in arrays:
         texts = Texts(*(arrays[f"texts.{name}"] for name in ("bytes", "offsets", "starts")))
-        if not texts.is_valid(len(arrays["times"])):
-            raise ValueError("the texts are not those of the vertices")
     return Features(words, numbers, categories, vectors, texts)
 
 

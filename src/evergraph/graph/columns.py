@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -126,7 +126,9 @@ def _as_array(values: Any, origin: Origin, name: str) -> pa.Array:
 
 def _first_other(values: Any) -> int | None:
     """Return the first row with text among other values, or with another value among texts."""
-    kinds = [(row, isinstance(value, str)) for row, value in enumerate(values) if value is not None and value == value]
+    if not isinstance(values, Iterable):
+        return None
+    kinds = [(row, isinstance(value, str)) for row, value in enumerate(values) if isinstance(value, (str, int, float))]
     return next((row for row, is_text in kinds if is_text != kinds[0][1]), None)
 
 
@@ -230,7 +232,8 @@ def vertex_columns(
     for block in blocks:
         if len(block) != len(ids):
             origin.fail(f"{len(block)} rows of features for {len(ids)} vertices", fix="give one row for each vertex")
-    features = Features(**dict(zip(given, blocks, strict=True)))
+    parts: dict[str, Any] = dict(zip(given, blocks, strict=True))
+    features = Features(**parts)
     if (times[1:] < times[:-1]).any():
         # Sort before anything is coded, so that classes, words and categories are numbered by their first use in time.
         order = np.argsort(times, kind="stable")
@@ -263,9 +266,10 @@ def number_block(table: pa.Table, names: Sequence[str], origin: Origin) -> Numbe
         width, flat = _lists(column, origin, name)
         columns += [name] if flat is column else [f"{name}[{place}]" for place in range(width)]
         parts.append(_numbers(flat, origin, name, width).reshape(len(column), width))
-        if np.nanmax(np.abs(parts[-1]), initial=0) > 2**24:
-            log.info("%s, column '%s': features are float32, numbers over 2^24 are rounded", origin.file, name)
     block: Any = as_block(np.concatenate(parts, axis=1), columns, origin)
+    for name, part in zip(names, parts, strict=True):
+        if np.nanmax(np.abs(part), initial=0) > 2**24:
+            log.info("%s, column '%s': features are float32, numbers over 2^24 are rounded", origin.file, name)
     return block
 
 

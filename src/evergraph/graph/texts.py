@@ -89,8 +89,10 @@ class Texts:
         first = np.flatnonzero(np.diff(chunks, prepend=-1))
         found: list[str] = [""] * len(wanted)
         for chunk, places in zip(chunks[first].tolist(), np.split(order, first[1:]), strict=True):
-            texts, start = self._chunk(chunk), self.starts[chunk]
-            for place, row in zip(places.tolist(), (wanted[places] - start).tolist(), strict=True):
+            texts, inside = self._chunk(chunk), wanted[places] - self.starts[chunk]
+            if not 0 <= inside.min() <= inside.max() < len(texts):
+                raise _damaged("a chunk has other texts")
+            for place, row in zip(places.tolist(), inside.tolist(), strict=True):
                 found[place] = texts[row]
         return found
 
@@ -137,9 +139,12 @@ class Texts:
                 raise ValueError("the lengths do not add up")
             return [raw[start:stop].decode() for start, stop in pairwise(ends)]
         except (zlib.error, ValueError) as error:
-            raise DamagedGraphError(
-                f"the texts are damaged ({error})", fix="import the graph again, or restore it from a backup"
-            ) from error
+            raise _damaged(error) from error
+
+
+def _damaged(problem: object) -> DamagedGraphError:
+    fix = "import the graph again, or restore it from a backup"
+    return DamagedGraphError(f"the texts are damaged ({problem})", fix=fix)
 
 
 def _compress(raw: bytes) -> bytes:
