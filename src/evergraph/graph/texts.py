@@ -97,11 +97,11 @@ class Texts:
         return found
 
     def rows(self, part: slice) -> Texts:
-        """Return a range of vertices, compressed anew."""
+        """Return a range of vertices in new chunks."""
         return Texts.of(self[part])
 
     def take(self, rows: NDArray[np.integer]) -> Texts:
-        """Return the vertices of these rows, in this order, compressed anew."""
+        """Return the vertices of these rows, in this order, in new chunks."""
         return Texts.of(self[rows])
 
     def place(self, more: Texts) -> Texts:
