@@ -30,20 +30,25 @@ def encode(encoder: str, folder: str) -> tuple[float, float, str]:
     return len(chosen) / (time.perf_counter() - start), sum(map(len, chosen)) / len(chosen), loaded.identity
 
 
-def run() -> list[tuple[str, str, str, str, str]]:
+def run() -> list[tuple[str, ...]]:
     os.environ.update(OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false")
     rows = []
     for graph, folder in GRAPHS.items():
         for encoder in ENCODERS:
             measured = measure(encode, encoder, folder, repeat=1, warm=False)
             rate, characters, identity = measured.result
-            rows.append((identity, graph, f"{characters:.0f}", f"{rate:,.0f}", f"{measured.peak_mb:,.0f} MB"))
+            load = f"{os.getloadavg()[0]:.1f}"
+            peak = f"{measured.peak_mb:,.0f} MB"
+            rows.append((identity, graph, f"{characters:.0f}", f"{rate:,.0f}", peak, load))
     return rows
 
 
 TITLE = f"Encoding {TEXTS:,} texts, one thread"
-COLUMNS = ("encoder", "texts of", "characters per text", "texts per second", "peak memory")
-NOTE = "Every n-th text of the graph. Loading the encoder and its first 64 texts are not included."
+COLUMNS = ("encoder", "texts of", "characters per text", "texts per second", "peak memory", "load of the machine")
+NOTE = (
+    "Every n-th text of the graph. Loading the encoder and its first 64 texts are not included. The load is the mean "
+    "number of processes that were running or waiting in the last minute."
+)
 
 if __name__ == "__main__":
     for line in [COLUMNS, *run()]:

@@ -132,6 +132,9 @@ def test_all_blocks_of_a_guide_run_in_their_order(page, tmp_path, monkeypatch, c
     if "pip install ./examples/plugin" in page.read_text(encoding="utf-8"):
         monkeypatch.syspath_prepend(request.getfixturevalue("installed"))
         monkeypatch.setattr(registry, "_plugins", registry._plugins.__wrapped__)  # without what is cached
+    if "--encoder static" in page.read_text(encoding="utf-8"):
+        for package in ("tokenizers", "wordllama"):
+            pytest.importorskip(package, reason="the page needs the extra text: pip install 'evergraph[text]'")
     monkeypatch.chdir(tmp_path)
     names, printed = {}, []
     for language, block in blocks(page, "sh|python|text"):

@@ -94,6 +94,7 @@ app.add_typer(
     ),
     name="ws",
 )
+app.command("encode", short_help="Encode the texts of a graph.", epilog=imports.ENCODE_EXAMPLE)(imports.encode)
 app.command("inspect", short_help="Describe a graph: size, history sizes, drift.", epilog=inspect.EXAMPLE)(
     inspect.inspect
 )

@@ -129,6 +129,12 @@ NUMBERS_HELP = "Vertices: columns of numbers; names or patterns, as in 'x,emb_*'
 CATEGORIES_HELP = "Vertices: columns of categories; names or patterns. Each value becomes a column."
 TEXT_HELP = "Vertices: column of the text. Default: 'text', if there is one; '' for none."
 EDGE_TIME_HELP = "Edges: column of their time. Default: 'time', if there is one; '' for none."
+ENCODER_HELP = (
+    f"Text encoder, whose vectors the vertices get: {', '.join(known('encoder'))}, or the folder of a model. The page "
+    "Encode text of the documentation says what each needs."
+)
+ENCODER = option("encoder", "NAME|FOLDER", ENCODER_HELP, autocompletion=_like("encoder"))
+EncoderOption = Annotated[str | None, ENCODER]
 Every = Annotated[str | None, option("every", "year|month|week|day|N", EVERY_HELP)]
 DropDangling = Annotated[bool, option("drop-dangling", None, "Drop edges to unknown ids.")]
 IdColumn = Annotated[str, option("id", "COLUMN", "Vertices: column of the id.")]
@@ -271,6 +277,17 @@ def progress(
     with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
         update = partial(shown.update, shown.add_task(visible(what), total=None))
         yield lambda *, description, **counts: update(description=visible(description), **counts)
+
+
+def show_encoding(update: Callable[..., None] | None) -> Callable[[int, int, float], None]:
+    """Return a function that shows how many texts are encoded, with what `progress` yields."""
+
+    def on_encoded(done: int, total: int, per_second: float) -> None:
+        if update is not None:
+            description = f"Encoding text {done:,} of {total:,} ({per_second:,.0f} per second)"
+            update(description=description, completed=done, total=total)
+
+    return on_encoded
 
 
 class _ProgressLines:

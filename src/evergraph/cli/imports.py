@@ -1,8 +1,9 @@
-"""``evergraph import``: import a graph from files."""
+"""``evergraph import`` and ``evergraph encode``: import a graph from files, and encode its texts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -10,6 +11,7 @@ import typer
 
 from evergraph.cli import common
 from evergraph.cli.common import (
+    InterruptError,
     Json,
     Out,
     Quiet,
@@ -20,11 +22,13 @@ from evergraph.cli.common import (
     print_json,
     progress,
     set_up_logging,
+    show_encoding,
 )
 from evergraph.presentation.text import command_line
 
 if TYPE_CHECKING:
     from evergraph.graph.evolving import EvolvingGraph
+    from evergraph.inputs.encoders import Encoder
 
 app = typer.Typer(
     help="Import a graph from tables, publication records or published data sets.",
@@ -35,6 +39,7 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
+ENCODE_EXAMPLE = "Example: evergraph encode papers --encoder static"
 PerYear = Literal["class-year", "every-year", "median-year", "mean-year"]
 _TABLE = ".csv, .tsv (also .gz) or .parquet."
 
@@ -60,6 +65,7 @@ def tables(
     edge_time: common.EdgeTimeColumn = None,
     every: common.Every = None,
     drop_dangling: common.DropDangling = False,
+    encoder: common.EncoderOption = None,
     replace: Replace = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -85,7 +91,7 @@ def tables(
             drop_dangling=drop_dangling,
         )
 
-    _import(read, out, replace, as_json, quiet)
+    _import(read, out, replace, as_json, quiet, encoder=encoder)
 
 
 @app.command(
@@ -103,6 +109,7 @@ def records(
     ] = "class-year",
     first_year: Annotated[int | None, typer.Option(metavar="YEAR", help="Leave out earlier publications.")] = None,
     last_year: Annotated[int | None, typer.Option(metavar="YEAR", help="Leave out later publications.")] = None,
+    encoder: common.EncoderOption = None,
     replace: Replace = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -122,7 +129,7 @@ def records(
             last_year=last_year,
         )
 
-    _import(read, out, replace, as_json, quiet)
+    _import(read, out, replace, as_json, quiet, encoder=encoder)
 
 
 @app.command(
@@ -174,16 +181,23 @@ def published(
 
 
 def _import(
-    read: Callable[[], EvolvingGraph], out: Path, replace: bool, as_json: bool, quiet: bool, *, spinner: bool = True
+    read: Callable[[], EvolvingGraph],
+    out: Path,
+    replace: bool,
+    as_json: bool,
+    quiet: bool,
+    *,
+    spinner: bool = True,
+    encoder: str | None = None,
 ) -> None:
     from evergraph.graph.disk import check_destination
 
     set_up_logging(quiet)
     watch = Stopwatch()
     check_destination(out, replace=replace)
-    with progress("Importing", quiet or as_json or not spinner):
-        graph = read()
-        graph.save(out, replace=replace)
+    loaded = _load(encoder)  # before the graph is read, which may take long
+    with _encoding("Importing", loaded, quiet or as_json or not spinner) as update:
+        graph = _save(read(), out, replace, loaded, update)
     counts = {"vertices": len(graph), "edges": graph.n_edges, "classes": len(graph.class_names)}
     if as_json:
         first, last = graph.axis.value(graph.first_time), graph.axis.value(graph.last_time)
@@ -195,3 +209,67 @@ def _import(
             f"{graph.axis.label(graph.first_time)} to {graph.axis.label(graph.last_time)}, in {watch.seconds()} s."
         )
         echo_next(command_line("inspect", out))
+
+
+def encode(
+    graph: Annotated[Path, typer.Argument(metavar="GRAPH", help="A graph folder.", autocompletion=common.graphs_like)],
+    encoder: Annotated[str, common.ENCODER],
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Give each vertex of a graph a vector of its text; vectors that it has are replaced.
+
+    After an interruption, the same command continues.
+    """
+    from evergraph.graph.disk import open_graph
+    from evergraph.inputs.encoders import load_encoder
+
+    set_up_logging(quiet)
+    watch = Stopwatch()
+    common.refuse_workspaces(str(graph))
+    loaded = load_encoder(encoder)
+    with _encoding("Encoding", loaded, quiet or as_json) as update:
+        count = len(_save(open_graph(graph), graph, True, loaded, update))
+    found = {"vertices": count, "columns": loaded.width, "encoder": loaded.identity}
+    if as_json:
+        print_json({"graph": str(graph), **found, "seconds": watch.seconds()})
+    elif not quiet:
+        columns = f"{count:,} vectors of {loaded.width} columns by {loaded.identity}"
+        echo(f"{graph}: {columns}, in {watch.seconds()} s.")
+        echo_next(command_line("inspect", graph))
+
+
+def _load(encoder: str | None) -> Encoder | None:
+    if encoder is None:
+        return None
+    from evergraph.inputs.encoders import load_encoder
+
+    return load_encoder(encoder)
+
+
+@contextmanager
+def _encoding(what: str, encoder: Encoder | None, quiet: bool) -> Iterator[Callable[..., None] | None]:
+    """Show progress; on Ctrl-C say that encoded texts are kept."""
+    encodes = encoder is not None
+    try:
+        with progress(what, quiet, remaining=encodes, lines=encodes) as update:
+            yield update
+    except KeyboardInterrupt:
+        if not encodes:
+            raise
+        kept = "Interrupted. The texts encoded so far are kept"
+        raise InterruptError(kept, fix="run the same command again to continue") from None
+
+
+def _save(
+    graph: EvolvingGraph, out: Path, replace: bool, encoder: Encoder | None, update: Callable[..., None] | None
+) -> EvolvingGraph:
+    """Save a graph, with vectors if there is an encoder; return what is saved."""
+    if encoder is None:
+        graph.save(out, replace=replace)
+        return graph
+    from evergraph.inputs.encoding import encoded_graph
+
+    with encoded_graph(graph, encoder, out, show_encoding(update)) as found:
+        found.save(out, replace=replace)
+    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
@@ -24,6 +24,7 @@ from evergraph.cli.common import (
     print_json,
     progress,
     set_up_logging,
+    show_encoding,
 )
 from evergraph.errors import InputError, NothingToDoError, StorageError
 from evergraph.names import DEFAULT_DETECTOR, DEFAULT_MODEL
@@ -37,9 +38,6 @@ if TYPE_CHECKING:
     from evergraph.learning.training import OnStep
     from evergraph.workspace import Outcome, Workspace
     from evergraph.workspace.scores import Status
-
-    Steps = Callable[[int], OnStep]
-    """Takes the total number of steps; returns the callback for each."""
 
 _Found = TypeVar("_Found")
 _MOST_SHOWN = 20
@@ -86,6 +84,8 @@ CategoryColumns = Annotated[str | None, option("categories", "COLUMNS", _CATEGOR
 SourceColumn = Annotated[str | None, option("source", "COLUMN", _SOURCE)]
 TargetColumn = Annotated[str | None, option("target", "COLUMN", _TARGET)]
 EdgeTimeColumn = Annotated[str | None, option("edge-time", "COLUMN", _EDGE_TIME)]
+_ENCODER = "Text encoder, if it is a model in a folder. Default: as given to init."
+Encoder = Annotated[str | None, option("encoder", "FOLDER", _ENCODER)]
 
 
 def _columns(
@@ -177,19 +177,27 @@ def _version(folder: Path) -> int | None:
         return None
 
 
+class Steps:
+    """Shows the training steps of a command, and the texts that it encodes."""
+
+    def __init__(self, command: str, show: Callable[..., None] | None) -> None:
+        self.command, self.show, self.on_encoded = command, show, show_encoding(show)
+
+    def __call__(self, total: int) -> OnStep:
+        """Return the callback for each of the steps."""
+
+        def on_step(step: int, _loss: float) -> None:
+            if self.show is not None:
+                self.show(description=f"ws {self.command}, step {step}/{total}", completed=step, total=total)
+
+        return on_step
+
+
 @contextmanager
 def _training_steps(command: str, quiet: bool) -> Iterator[Steps]:
     """Show the progress of a command, and of its training steps, on a terminal."""
     with progress(f"ws {command}", quiet) as show:
-
-        def steps(total: int) -> OnStep:
-            def on_step(step: int, _loss: float) -> None:
-                if show is not None:
-                    show(description=f"ws {command}, step {step}/{total}", completed=step, total=total)
-
-            return on_step
-
-        yield steps
+        yield Steps(command, show)
 
 
 def _next(folder: Path, status: Status) -> dict[str, str]:
@@ -247,6 +255,7 @@ def init(
     edge_time: common.EdgeTimeColumn = None,
     every: common.Every = None,
     drop_dangling: common.DropDangling = False,
+    encoder: common.EncoderOption = None,
     model: common.ModelOption = DEFAULT_MODEL,
     hidden: common.Hidden = None,
     layers: common.Layers = None,
@@ -273,9 +282,12 @@ def init(
     with _interruptible(ws):
         with _training_steps("init", quiet or as_json) as shown:
             from evergraph.datasets.tables import Columns, find_columns
+            from evergraph.inputs.encoders import load_encoder
+            from evergraph.inputs.encoding import encoded_graph
             from evergraph.learning.training import steps_a_task
             from evergraph.names import build_detector, build_model
             from evergraph.workspace import Workspace
+            from evergraph.workspace.store import Store
 
             columns = Columns(id, time, label, text, names_in(numbers), source, target, edge_time, names_in(categories))
             if (columns.numbers or columns.categories) and graph is None and vertices is not None:
@@ -286,21 +298,25 @@ def init(
                     categories=find_columns(vertices, columns.categories, "categories"),
                 )
             # Checked before the graph is read, which may take long.
+            Store.check_new(ws)
             chosen = build_model(model, hidden=hidden, layers=layers, dropout=dropout, hops=hops)
             flagging = build_detector(detector, threshold=threshold, alpha=alpha, most=most)
-            workspace = Workspace.create(
-                ws,
-                _read_graph(vertices, edges, graph, columns, every, drop_dangling),
-                model=chosen,
-                detector=flagging,
-                history=periods,
-                steps=steps,
-                lr=lr,
-                seed=seed,
-                columns=columns,
-                keep=keep,
-                on_step=shown(steps_a_task(steps, flagging)),
-            )
+            loaded = None if encoder is None else load_encoder(encoder)
+            read = _read_graph(vertices, edges, graph, columns, every, drop_dangling)
+            with nullcontext(read) if loaded is None else encoded_graph(read, loaded, ws, shown.on_encoded) as whole:
+                workspace = Workspace.create(
+                    ws,
+                    whole,
+                    model=chosen,
+                    detector=flagging,
+                    history=periods,
+                    steps=steps,
+                    lr=lr,
+                    seed=seed,
+                    columns=columns,
+                    keep=keep,
+                    on_step=shown(steps_a_task(steps, flagging)),
+                )
             status = workspace.status()
         what = workspace.log()[0].what
         if as_json:
@@ -352,6 +368,7 @@ def add(
     target: TargetColumn = None,
     edge_time: EdgeTimeColumn = None,
     drop_dangling: common.DropDangling = False,
+    encoder: Encoder = None,
     wait: Wait = 0,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -363,9 +380,12 @@ def add(
     names = {"id": id, "time": time, "label": label, "text": text}
     names |= {"source": source, "target": target, "edge_time": edge_time}
 
-    def do(workspace: Workspace, _: Steps) -> Outcome:
+    def do(workspace: Workspace, shown: Steps) -> Outcome:
         columns = _columns(workspace, numbers, categories, no_label, **names)
-        return workspace.add(vertices, edges, drop_dangling=drop_dangling, columns=columns)
+        on_encoded = shown.on_encoded
+        return workspace.add(
+            vertices, edges, drop_dangling=drop_dangling, columns=columns, encoder=encoder, on_encoded=on_encoded
+        )
 
     _change(ws, "add", do, as_json, quiet, wait)
 

@@ -101,15 +101,14 @@ class StaticTable(Encoder):
     def __init__(self, name: str, weights: Path, tokenizer: Path) -> None:
         self.name, self.checksum = name, _checksum([weights, tokenizer])
         tensors = _tensors(weights)
-        table = tensors.get("embeddings", tensors.get("embedding.weight"))
-        if table is None or table.ndim != 2:
-            raise InputError("this file has no table of token vectors", file=weights, fix=_CHOOSE)
-        if "mapping" in tensors:  # tokens of model2vec may share a row
-            table = table[tensors["mapping"]]
-        self.table = table.astype(np.float32)
-        if "weights" in tensors:
-            self.table *= tensors["weights"].astype(np.float32)[:, None]
-        self.width = self.table.shape[1]
+        with _readable(weights):
+            table = tensors["embeddings" if "embeddings" in tensors else "embedding.weight"]
+            if "mapping" in tensors:  # tokens of model2vec may share a row
+                table = table[tensors["mapping"]]
+            self.table = table.astype(np.float32)
+            if "weights" in tensors:
+                self.table *= tensors["weights"].astype(np.float32)[:, None]
+            _, self.width = self.table.shape
         self.tokenizer = _tokenizer(tokenizer)
         self.tokenizer.no_truncation()
         self.tokenizer.no_padding()
@@ -188,7 +187,7 @@ class OnnxModel(Encoder):
         self.first = bool(_setting(folder / "1_Pooling" / "config.json", "pooling_mode_cls_token"))
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
-        if threads := os.environ.get("OMP_NUM_THREADS"):  # which onnxruntime does not read
+        if (threads := os.environ.get("OMP_NUM_THREADS", "")).isdecimal():  # which onnxruntime does not read
             options.intra_op_num_threads = int(threads)
         with _readable(model):
             self.session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])

@@ -16,7 +16,9 @@ from evergraph.graph import ids as id_columns
 from evergraph.graph.arrays import base_segment, extend, slice_segment
 from evergraph.graph.columns import EdgeColumns, VertexColumns, check_edges, check_vertices
 from evergraph.graph.evolving import EvolvingGraph
-from evergraph.graph.features import Numbers
+from evergraph.graph.features import Numbers, Vectors
+from evergraph.inputs.encoders import Encoder, same_encoder
+from evergraph.inputs.encoding import OnEncoded, encoded
 from evergraph.presentation.text import command_line, counted
 from evergraph.workspace.change import Change, Contents, Outcome, put_segment, unlabelled
 from evergraph.workspace.labels import refuse_retired, rows_in, warn_of_resembling
@@ -33,6 +35,8 @@ def add(
     features: Any = None,
     drop_dangling: bool = False,
     columns: Columns | None = None,
+    encoder: str | Path | Encoder | None = None,
+    on_encoded: OnEncoded | None = None,
 ) -> Outcome:
     """Add a slice; see `Workspace.add`."""
     graph, state = change.graph, change.state
@@ -40,6 +44,7 @@ def add(
     if new is not None:
         _refuse_older(graph, new, vertices)
         refuse_retired(change, new.class_names)
+        new = _encoded(change, new, encoder, on_encoded)
     last = graph.last_time if new is None else int(new.times[-1])
     bare = None if new is None else replace(new, codes=np.full(len(new.times), -1, np.int32), class_names=())
     # Edges between old vertices became known with the slice: windows of the past must not show them.
@@ -162,6 +167,23 @@ def _read_vertices(change: Change, given: Any, features: Any, columns: Columns |
         # Columns of other names, named one by one, are in the order of the workspace.
         return replace(read, features=replace(read.features, numbers=Numbers.of(numbers.values)))
     return read
+
+
+def _encoded(
+    change: Change, new: VertexColumns, encoder: str | Path | Encoder | None, on_encoded: OnEncoded | None
+) -> VertexColumns:
+    """Return the vertices with vectors of their texts if those of the graph have some."""
+    vectors, texts = change.graph.features.vectors, new.features.texts
+    if vectors is None and encoder is not None:
+        raise InputError(
+            "an encoder is given, but the vertices of the workspace have no vectors",
+            fix="leave the encoder out, or create another workspace with it",
+        )
+    if vectors is None or texts is None or new.features.vectors is not None:
+        return new  # what does not fit the graph is refused with the other features
+    with encoded(texts, same_encoder(vectors.encoder, encoder), change.store.folder, on_encoded) as found:
+        own = Vectors(np.array(found), vectors.encoder)
+    return replace(new, features=replace(new.features, vectors=own))
 
 
 def _read_edges(change: Change, given: Any, columns: Columns | None) -> EdgeColumns | None:

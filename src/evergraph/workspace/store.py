@@ -579,10 +579,9 @@ class Store:
     @contextlib.contextmanager
     def new(cls, folder: Path) -> Iterator[tuple[Records, Objects]]:
         """Create a workspace; atomic: on an exception nothing is left."""
-        if folder.exists() and not folder.is_dir():
-            raise InputError("this is a file, not a folder", file=folder, fix="choose another folder")
         made = not folder.exists()
         with _disk_errors(folder):
+            cls.check_new(folder)
             folder.mkdir(parents=True, exist_ok=True)
             try:
                 with locked(folder, "workspace"):
@@ -593,14 +592,23 @@ class Store:
                         folder.rmdir()  # fails if the folder is not empty
                 raise
 
+    @staticmethod
+    def check_new(folder: Path) -> None:
+        """Refuse a place where there can be no new workspace. Call it before expensive work."""
+        if not folder.exists():
+            return
+        if not folder.is_dir():
+            raise InputError("this is a file, not a folder", file=folder, fix="choose another folder")
+        if is_workspace(folder):
+            raise InputError("this folder is a workspace already", file=folder, fix="choose another folder")
+        others = {entry.name for entry in folder.iterdir()} - {LOCK, OBJECTS}
+        if any(not name.startswith(f"{DATABASE}.new") for name in others):
+            raise InputError("the folder is not empty", file=folder, fix="choose an empty or a new folder")
+
     @classmethod
     def _new(cls, folder: Path, *, made: bool) -> Iterator[tuple[Records, Objects]]:
         try:
-            if is_workspace(folder):
-                raise InputError("this folder is a workspace already", file=folder, fix="choose another folder")
-            others = {entry.name for entry in folder.iterdir()} - {LOCK, OBJECTS}
-            if any(not name.startswith(f"{DATABASE}.new") for name in others):
-                raise InputError("the folder is not empty", file=folder, fix="choose an empty or a new folder")
+            cls.check_new(folder)  # again, because another process may have been faster
             refuse_link(folder / OBJECTS)
             objects = Objects(folder / OBJECTS, damaged)
             objects.clear()

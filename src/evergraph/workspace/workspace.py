@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from evergraph.detect import Detector
     from evergraph.graph.evolving import EvolvingGraph, TextMode
+    from evergraph.inputs.encoders import Encoder
+    from evergraph.inputs.encoding import OnEncoded
     from evergraph.learning.learner import LifelongLearner
     from evergraph.learning.task import History
     from evergraph.learning.training import OnStep
@@ -304,6 +306,8 @@ class Workspace:
         features: Any = None,
         drop_dangling: bool = False,
         columns: Columns | None = None,
+        encoder: str | Path | Encoder | None = None,
+        on_encoded: OnEncoded | None = None,
     ) -> Outcome:
         """Add a slice, unlabelled or partly labelled.
 
@@ -320,13 +324,26 @@ class Workspace:
             Drop edges to unknown ids; by default they are an error.
         columns
             Names of the columns in the files, if they differ from those given to `create`.
+        encoder
+            The encoder of the graph's vectors, if its name is not enough to find it: the folder of a model.
+        on_encoded
+            Called for each batch of texts that is encoded.
         """
         if vertices is None and edges is None:
             raise InputError("there is nothing to add", fix="give vertices, edges or both")
         from evergraph.workspace import slices
 
         with self._change() as change:
-            return slices.add(change, vertices, edges, features=features, drop_dangling=drop_dangling, columns=columns)
+            return slices.add(
+                change,
+                vertices,
+                edges,
+                features=features,
+                drop_dangling=drop_dangling,
+                columns=columns,
+                encoder=encoder,
+                on_encoded=on_encoded,
+            )
 
     def remove(
         self,
