@@ -507,8 +507,13 @@ def test_a_window_of_one_class_still_learns_that_class() -> None:
 
 def test_a_graph_without_features() -> None:
     graph = EvolvingGraph.build({"id": [1, 2], "time": [0, 1], "label": ["x", "y"]}, [[1, 2]])
-    with pytest.raises(InputError, match=r"the graph has no features.*Import it with a text column"):
-        LifelongLearner().adapt(Task(graph, 1, 1))
+    learner = LifelongLearner(steps=2).adapt(Task(graph, 1, 1))
+    assert learner.vocabulary_.blocks == ("classes",)
+    with pytest.raises(InputError, match=r"include words, but the graph has no features"):
+        LifelongLearner(inputs="words").adapt(Task(graph, 1, 1))
+    without_edges = EvolvingGraph.build({"id": [1, 2], "time": [0, 1], "label": ["x", "y"]})
+    with pytest.raises(InputError, match=r"neither features nor edges.*Import it with a text column"):
+        LifelongLearner().adapt(Task(without_edges, 1, 1))
 
 
 def test_features_that_are_not_numbers_are_refused_and_nothing_is_lost() -> None:
@@ -552,9 +557,7 @@ def test_order_and_kind_of_tasks_are_checked() -> None:
     with pytest.raises(EvergraphError, match="is not trained yet"):
         LifelongLearner().predict(task)
     dense = small(["x", "y", "x", "y"], features=np.eye(4, 3, dtype=np.float32))
-    with pytest.raises(
-        InputError, match=r"trained on sparse features or text, but the graph's features are: 3 numbers"
-    ):
+    with pytest.raises(InputError, match="reads words, classes, but the graph has numbers"):
         learner.predict(Task(dense, 1, 1))
     with pytest.raises(InputError, match="Pass the decisions of this task"):
         evaluate(task, learner.predict(Task(graph, 2, 1)))

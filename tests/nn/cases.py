@@ -13,7 +13,22 @@ from hypothesis import strategies as st
 from scipy import sparse
 from torch import Tensor
 
-from evergraph.nn import GAT, GCN, MLP, SGC, Batch, Draw, GraphSAGE, JKNet, Model, Neighbours, Noise, SparseMatrix
+from evergraph.nn import (
+    GAT,
+    GCN,
+    MLP,
+    SGC,
+    Batch,
+    Draw,
+    GraphSAGE,
+    JKNet,
+    Matrix,
+    MixedMatrix,
+    Model,
+    Neighbours,
+    Noise,
+    SparseMatrix,
+)
 
 KERNELS = ["numba", "torch"]
 
@@ -130,22 +145,31 @@ def fixed(rows: int = 14, n: int = 14, edges: int = 20, seed: int = 3) -> Case:
 # --- models ----------------------------------------------------------------------------------------------------------
 
 
-def features(case: Case, columns: int, *, stored: str, kernels: Any) -> Tensor | SparseMatrix:
+def features(case: Case, columns: int, *, stored: str, kernels: Any) -> Matrix:
     """Return features of which two in three are zero, one of them stored explicitly."""
     values = case.normal(case.n, columns)
     values[torch.rand(case.n, columns, generator=case.generator) < 2 / 3] = 0
-    if stored == "dense":
-        return values
+    if stored != "sparse":
+        return store(values, stored, kernels)
     matrix = sparse.csr_array(values.numpy())
     matrix.data[:1] = 0
     return SparseMatrix.of(matrix, kernels=kernels)
 
 
-def dense(x: Tensor | SparseMatrix) -> Tensor:
+def store(values: Tensor, stored: str, kernels: Any = "numba") -> Matrix:
+    """Return values as dense, sparse or mixed features; mixed ones are dense in their first half."""
+    if stored == "dense":
+        return values
+    dense = values.shape[1] // 2 if stored == "mixed" else 0
+    other = SparseMatrix.of(sparse.csr_array(values[:, dense:].numpy()), kernels=kernels)
+    return MixedMatrix(values[:, :dense], other) if dense else other
+
+
+def dense(x: Matrix) -> Tensor:
     return (x if isinstance(x, Tensor) else x.to_dense()).double()
 
 
-def batch_of(case: Case, x: Tensor | SparseMatrix, kernels: Any) -> Batch:
+def batch_of(case: Case, x: Matrix, kernels: Any) -> Batch:
     return Batch(x, case.graph(kernels), case.rows, torch.zeros(case.rows, dtype=torch.long))
 
 
@@ -160,10 +184,12 @@ def dropped(x: Tensor, p: float, noise: Noise | None) -> Tensor:
     return x if noise is None else x * noise.keep(x.numel(), p).view_as(x).double() / (1 - p)
 
 
-def dropped_features(x: Tensor | SparseMatrix, p: float, noise: Noise | None) -> Tensor:
+def dropped_features(x: Matrix, p: float, noise: Noise | None) -> Tensor:
     """Apply dropout; for sparse features, bytes are drawn for the stored entries only."""
     if isinstance(x, Tensor) or noise is None:
         return dropped(dense(x), p, noise)
+    if isinstance(x, MixedMatrix):
+        return torch.cat([dropped(x.dense.double(), p, noise), dropped_features(x.sparse, p, noise)], 1)
     places = (x.values.numpy(), x.pattern.indices.numpy(), x.pattern.indptr.numpy())
     entries = sparse.csr_array(places, shape=x.shape).tocoo()
     keep = torch.zeros(x.shape, dtype=torch.float64)
@@ -172,7 +198,7 @@ def dropped_features(x: Tensor | SparseMatrix, p: float, noise: Noise | None) ->
 
 
 def expected(
-    model: Model, p: dict[str, Tensor], case: Case, x: Tensor | SparseMatrix, noise: Noise | None
+    model: Model, p: dict[str, Tensor], case: Case, x: Matrix, noise: Noise | None
 ) -> tuple[Tensor, Tensor | None]:
     """Return logits and the vectors below the output layer (None if there is no layer below), by definition."""
     forward: dict[type, Callable[..., tuple[Tensor, Tensor | None]]] = {

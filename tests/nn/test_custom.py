@@ -25,10 +25,10 @@ from evergraph.nn import (
     GraphSAINT,
     Neighbours,
     Noise,
-    SparseMatrix,
     carry_over,
     count_parameters,
 )
+from tests.nn.cases import store
 
 EDGES = [(0, 1), (1, 2), (2, 3), (0, 3), (3, 4)]
 N = 6  # the last vertex is isolated
@@ -59,8 +59,7 @@ def graph() -> Neighbours:
 def batch_of(width: int = 5, *, stored: str = "dense", rows: int = 4) -> Batch:
     values = np.random.default_rng(0).normal(size=(N, width)).astype(np.float32)
     values[values < 0] = 0
-    x = torch.from_numpy(values) if stored == "dense" else SparseMatrix.of(sparse.csr_array(values))
-    return Batch(x, graph(), rows, torch.arange(rows) % 2)
+    return Batch(store(torch.from_numpy(values), stored), graph(), rows, torch.arange(rows) % 2)
 
 
 def loaded(module: nn.Module, p: dict[str, Tensor]) -> nn.Module:
@@ -75,7 +74,7 @@ def loaded(module: nn.Module, p: dict[str, Tensor]) -> nn.Module:
 # --- a module computes what it computes elsewhere --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("stored", ["dense", "sparse"])
+@pytest.mark.parametrize("stored", ["dense", "sparse", "mixed"])
 @pytest.mark.parametrize("given", [Sum(5), Sum, lambda inputs: Sum(inputs, 9)], ids=["module", "class", "function"])
 def test_hidden_vectors_are_the_modules_and_the_head_is_ours(given: Any, stored: str) -> None:
     model, batch = Custom(given), batch_of(stored=stored)
@@ -339,11 +338,12 @@ def test_project_reads_sparse_features_as_dense_ones(given: Any) -> None:
     assert (p["project.weight"].shape, p["project.bias"].shape) == ((5, 3), (3,))
     assert p["module.one.weight"].shape == (7, 3)
     found = []
-    for stored in ("dense", "sparse"):
+    for stored in ("dense", "sparse", "mixed"):
         logits, _ = model.forward(p, batch_of(stored=stored), Noise(1))
         found.append([logits, *torch.autograd.grad(logits.square().sum(), list(p.values()))])
-    for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other)
+    for one, *others in zip(*found, strict=True):
+        for other in others:
+            torch.testing.assert_close(one, other)
 
 
 def wider(batch: Batch) -> Batch:

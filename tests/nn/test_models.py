@@ -25,6 +25,7 @@ from evergraph.nn import (
     Draw,
     GraphSAGE,
     JKNet,
+    Matrix,
     Model,
     MostFrequent,
     Noise,
@@ -44,6 +45,7 @@ from tests.nn.cases import (
     features,
     fixed,
     parameters,
+    store,
 )
 
 INPUTS, OUTPUTS = 10, 4
@@ -51,7 +53,7 @@ KINDS = [MLP, GCN, GraphSAGE, GAT, SGC, JKNet]
 LONELY = Case(12, frozenset(), rows=12)  # no edges: each vertex is its own mean and gets all its attention
 
 both_kernels = pytest.mark.parametrize("kernels", KERNELS)
-however_stored = pytest.mark.parametrize("stored", ["dense", "sparse"])
+however_stored = pytest.mark.parametrize("stored", ["dense", "sparse", "mixed"])
 every_model = pytest.mark.parametrize("model", MODELS, ids=repr)
 every_kind = pytest.mark.parametrize("model", [kind() for kind in KINDS], ids=lambda model: type(model).__name__)
 
@@ -152,7 +154,7 @@ def theirs(pyg: Any, model: Any, p: dict[str, Tensor], case: Case, x: Tensor) ->
 @every_model
 def test_forward_is_that_of_pytorch_geometric(pyg: Any, model: Model) -> None:
     p = parameters(model, INPUTS, OUTPUTS)
-    for kernels, stored, rows in product(KERNELS, ("dense", "sparse"), (14, 9)):
+    for kernels, stored, rows in product(KERNELS, ("dense", "sparse", "mixed"), (14, 9)):
         case = fixed(rows=rows)
         x = features(case, INPUTS, stored=stored, kernels=kernels)
         logits, _ = model.forward(p, batch_of(case, x, kernels), None)
@@ -166,7 +168,7 @@ def test_forward_is_that_of_pytorch_geometric(pyg: Any, model: Model) -> None:
 @both_kernels
 def test_a_step_and_its_gradients(model: Model, kernels: Any) -> None:
     p = parameters(model, INPUTS, OUTPUTS)
-    for rows, stored, training in product((14, 9), ("dense", "sparse"), (False, True)):
+    for rows, stored, training in product((14, 9), ("dense", "sparse", "mixed"), (False, True)):
         case = fixed(rows=rows)
         x = features(case, INPUTS, stored=stored, kernels=kernels)
         ours, exact = with_gradients(p), with_gradients(p, torch.float64)
@@ -322,13 +324,12 @@ def identity(model: Model, width: int) -> dict[str, Tensor]:
     return p
 
 
-def positive(width: int, stored: str, kernels: Any) -> tuple[Tensor, Tensor | SparseMatrix]:
+def positive(width: int, stored: str, kernels: Any) -> tuple[Tensor, Matrix]:
     values = 1 + torch.rand(LONELY.n, width, generator=torch.Generator().manual_seed(1))
-    x = values if stored == "dense" else SparseMatrix.of(sparse.csr_array(values.numpy()), kernels=kernels)
-    return values, x
+    return values, store(values, stored, kernels)
 
 
-@however_stored
+@pytest.mark.parametrize("stored", ["dense", "sparse"])
 @both_kernels
 def test_graphsage_drops_raw_features(stored: str, kernels: Any) -> None:
     values, x = positive(20, stored, kernels)
@@ -378,7 +379,7 @@ def test_graphsage_drops_each_layer_with_new_noise(kernels: Any) -> None:
     assert sorted({round(float(share)) for share in (logits / positive(20, "dense", kernels)[0]).unique()}) == [0, 4]
 
 
-@however_stored
+@pytest.mark.parametrize("stored", ["dense", "sparse"])
 @both_kernels
 def test_gat_drops_features_and_attention(stored: str, kernels: Any) -> None:
     values, x = positive(20, stored, kernels)
@@ -427,7 +428,7 @@ def test_dropout_is_drawn_where_it_is_needed_and_nowhere_else(kernels: Any) -> N
 def test_without_noise_nothing_is_dropped(model: Any, kernels: Any) -> None:
     p = parameters(model, INPUTS, OUTPUTS)
     undropped = model if isinstance(model, SGC) else replace(model, dropout=0.0)
-    for stored in ("dense", "sparse"):
+    for stored in ("dense", "sparse", "mixed"):
         case = fixed(rows=9)
         batch = batch_of(case, features(case, INPUTS, stored=stored, kernels=kernels), kernels)
         logits, hidden = model.forward(p, batch, None)
@@ -584,10 +585,10 @@ def test_nan_in_features_is_not_hidden(model: Model, kernels: Any) -> None:
     case = Case(6, frozenset({(0, 1), (1, 2)}), rows=6)
     values = 1 + torch.rand(6, INPUTS, generator=torch.Generator().manual_seed(1))
     values[1, 4] = torch.nan
-    stored = SparseMatrix.of(sparse.csr_array(values.numpy()), kernels=kernels)
     p = parameters(model, INPUTS, OUTPUTS)
     heard = () if isinstance(model, MLP) else (0, 2)
-    for x, seed in product((values, stored), (None, 0, 1, 2)):
+    for stored, seed in product(("dense", "sparse", "mixed"), (None, 0, 1, 2)):
+        x = store(values, stored, kernels)
         noise = None if seed is None else Noise(seed, kernels=kernels)
         logits, hidden = model.forward(p, batch_of(case, x, kernels), noise)
         assert logits[1].isnan().all()

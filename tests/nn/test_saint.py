@@ -32,6 +32,7 @@ from evergraph.nn import (
 )
 from evergraph.nn.ops import mean_beside
 from evergraph.nn.saint import Sampler, SubgraphSampler, row_slicer
+from tests.nn.cases import store
 
 SAMPLERS: tuple[Sampler, ...] = get_args(Sampler)
 # A hub (0), a triangle (0, 1, 2), a tail (0, 3, 4, 5) and an isolated vertex (7).
@@ -65,8 +66,7 @@ def batch_of(
     rows = n if rows is None else rows
     values = np.random.default_rng(seed).normal(size=(n, 5)).astype(np.float32)
     values[:, 0], values[:, 1] = np.arange(n), 0
-    x = torch.from_numpy(values)
-    features = x if stored == "dense" else SparseMatrix.of(sparse.csr_array(values), kernels=kernels)
+    features = store(torch.from_numpy(values), stored, kernels)
     targets = torch.arange(rows) % 3 - 1
     return Batch(features, neighbours(matrix, kernels), rows, targets)
 
@@ -180,7 +180,7 @@ def graphs(draw: st.DrawFn) -> NDArray[np.float64]:
     st.sampled_from(SAMPLERS),
     st.integers(1, 8),
     st.booleans(),
-    st.sampled_from(["dense", "sparse"]),
+    st.sampled_from(["dense", "sparse", "mixed"]),
     st.data(),
 )
 def test_a_sample_is_a_slice_of_everything(
@@ -371,7 +371,7 @@ def test_a_model_predicts_as_its_base(base: Model) -> None:
 
 
 @pytest.mark.parametrize("normalise", [False, True])
-@pytest.mark.parametrize("stored", ["dense", "sparse"])
+@pytest.mark.parametrize("stored", ["dense", "sparse", "mixed"])
 @pytest.mark.parametrize("base", BASES, ids=repr)
 def test_samples_can_be_learnt_from_by_either_kernels(base: Model, stored: str, normalise: bool) -> None:
     gradients = []

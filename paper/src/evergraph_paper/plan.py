@@ -177,8 +177,10 @@ class LifelongTrial:
 
 
 def settings_of(configuration: Configuration, rules: Sequence[Detector], axis: TimeAxis) -> dict[str, Any]:
-    """Return all settings except graph and seed."""
-    found = {"configuration": configuration.described(axis), "rules": [described(rule) for rule in rules]}
+    """Return all settings except graph and seed, and except those that the paper does not vary."""
+    settings = configuration.described(axis)
+    del settings["inputs"], settings["label_latency"]
+    found = {"configuration": settings, "rules": [described(rule) for rule in rules]}
     return found | ({"trained_on": "all before the first task"} if configuration.restart == "once" else {})
 
 
@@ -265,6 +267,7 @@ class Row:
             weight_decay=self.weight_decay,
             label_rate=self.label_rate,
             mode="inductive" if self.model == "saint" else "transductive",
+            inputs="words",
         )
         return LifelongTrial(self.graph.path, configuration, seed, rules)
 

@@ -120,6 +120,13 @@ FIRST_HELP = (
 )
 FirstTask = Annotated[str | None, option("first", "TIME", FIRST_HELP)]
 LabelRate = Annotated[float, option("label-rate", "X", "Share of the vertices whose labels are released.")]
+LATENCY_HELP = "Periods by which labels arrive late: those of the last N periods before a task are not released yet."
+LabelLatency = Annotated[int, option("label-latency", "N", LATENCY_HELP, min=0)]
+INPUTS_HELP = (
+    "What the model reads of a vertex, as in words,classes: words of its text, classes of its older neighbours, "
+    "numbers, encoder (vectors), categories. auto: what the graph has and what pays on its past."
+)
+InputsOption = Annotated[str, option("inputs", "BLOCKS", INPUTS_HELP)]
 MODE_HELP = "transductive: train with the unlabelled test vertices in the graph; inductive: without them."
 ModeOption = Annotated[Mode, option("mode", None, MODE_HELP)]
 

@@ -14,8 +14,10 @@ from evergraph.cli.common import (
     Hidden,
     HistoryOption,
     Hops,
+    InputsOption,
     InterruptError,
     Json,
+    LabelLatency,
     LabelRate,
     Layers,
     LearningRate,
@@ -61,12 +63,14 @@ def compare(
     layers: Layers = None,
     dropout: Dropout = None,
     hops: Hops = None,
+    inputs: InputsOption = "auto",
     history: HistoryOption = "auto",
     restart: RestartOption = "warm",
     steps: Steps = 200,
     lr: LearningRate = None,
     first: FirstTask = None,
     label_rate: LabelRate = 1.0,
+    label_latency: LabelLatency = 0,
     mode: ModeOption = "transductive",
     seeds: Seeds = "0",
     out: Annotated[
@@ -100,7 +104,9 @@ def compare(
         steps=steps,
         lr=lr,
         first=first,
+        inputs=inputs,
         label_rate=label_rate,
+        label_latency=label_latency,
         mode=mode,
     )
     try:
@@ -119,6 +125,7 @@ def compare(
     best = recommend(found)
     given = {"model": model, "hidden": hidden, "layers": layers, "dropout": dropout, "hops": hops, "history": history}
     given |= {"restart": restart, "steps": steps, "lr": lr, "first": first, "label-rate": label_rate, "mode": mode}
+    given |= {"inputs": inputs, "label-latency": label_latency}
     following = None if best is None else _run(graphs[0], given | {"detector": best.detector})
     failed = EvergraphError(f"{counted(len(found.errors), 'training')} failed", fix="see the warnings above")
     if as_json:

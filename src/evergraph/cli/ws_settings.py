@@ -38,6 +38,7 @@ def change_settings(
     most: Annotated[float | None, option("most", "X", "Largest share that auto flags.")] = None,
     steps: Annotated[int | None, option("steps", "N", "Training steps per update.", min=1)] = None,
     lr: Annotated[float | None, option("lr", "X", "Learning rate.")] = None,
+    inputs: Annotated[str | None, option("inputs", "BLOCKS", common.INPUTS_HELP)] = None,
     keep: Annotated[int | None, option("keep", "N", "Versions kept for ws rollback.", min=2)] = None,
     wait: Wait = 0,
     as_json: Json = False,
@@ -45,8 +46,8 @@ def change_settings(
 ) -> None:
     """Change settings of ws init; those that you leave out stay as they are. Without options, show them.
 
-    A new model, or a detector that needs another training, takes effect with the next ws update, which trains from new
-    random weights. Until then ws predict uses the current model and detector. A new threshold, alpha or most applies to
+    A new model, new inputs, or a detector that needs another training take effect with the next ws update, which trains
+    from new random weights. Until then ws predict uses the current ones. A new threshold, alpha or most applies to
     the next ws predict.
     """
     given: dict[str, Any] = {
@@ -55,6 +56,7 @@ def change_settings(
         "detector": _part("detector", detector, threshold=threshold, alpha=alpha, most=most),
         "steps": steps,
         "lr": lr,
+        "inputs": inputs,
         "keep": keep,
     }
     if any(value is not None for value in given.values()):

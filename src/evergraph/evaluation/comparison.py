@@ -69,7 +69,20 @@ METRICS: dict[str, str] = {
 """All metrics of a comparison and their meanings."""
 
 _IDENTITY = ("graph", "fingerprint", "detector", "settings", "seed", "configuration", "numerics_version")
-_TRAINING = ("model", "history", "restart", "steps", "lr", "weight_decay", "first", "label_rate", "mode", "text")
+_INPUTS = ("inputs", "label_latency")
+_TRAINING = (
+    "model",
+    "history",
+    "restart",
+    "steps",
+    "lr",
+    "weight_decay",
+    "first",
+    "label_rate",
+    "mode",
+    "text",
+    *_INPUTS,
+)
 # Metrics that follow from the rows of the tasks, and their names in `Results`.
 _OF_TASKS = {name: name for name in ("mcc", "mcc_per_task", "open_f1", "id_accuracy", "false_alarm_rate", "flagged")}
 _OF_TASKS |= {f"{name}_per_task": name for name in ("auroc", "aupr", "fpr95", "oracle_mcc")}

@@ -27,9 +27,9 @@ class Configuration:
 
     Parameters
     ----------
-    model, detector, restart, steps, lr, weight_decay, text
+    model, detector, restart, steps, lr, weight_decay, text, inputs
         See `LifelongLearner`.
-    history, first, label_rate, mode
+    history, first, label_rate, mode, label_latency
         See `tasks`.
 
     Examples
@@ -53,6 +53,8 @@ class Configuration:
     label_rate: float = 1.0
     mode: Mode = "transductive"
     text: TextMode = "past"
+    inputs: str = "auto"
+    label_latency: int = 0
 
     def __post_init__(self) -> None:
         from evergraph.detect import Detector
@@ -68,7 +70,14 @@ class Configuration:
         """Return the tasks of a graph."""
         from evergraph.learning.task import tasks
 
-        return tasks(graph, self.history, first=self.first, label_rate=self.label_rate, mode=self.mode)
+        return tasks(
+            graph,
+            self.history,
+            first=self.first,
+            label_rate=self.label_rate,
+            mode=self.mode,
+            label_latency=self.label_latency,
+        )
 
     def learner(self, seed: int) -> LifelongLearner:
         """Return an untrained learner."""
@@ -82,6 +91,7 @@ class Configuration:
             lr=self.lr,
             weight_decay=self.weight_decay,
             text=self.text,
+            inputs=self.inputs,
             seed=seed,
         )
 

@@ -88,6 +88,7 @@ class _View(TypedDict, total=False):
     mode: Literal["transductive", "inductive"]
     label_rate: float
     reach_back: bool
+    label_latency: int
 
 
 class _Manifest(msgspec.Struct, rename={"backtest_slices": "rehearsals", "backtest_seconds": "rehearsal_seconds"}):
@@ -111,8 +112,8 @@ _IDENTITY = ("configuration", "seed", "fingerprint", "numerics_version", "backte
 class Recording:
     """A recorded training.
 
-    ``view`` has ``history``, ``mode``, ``label_rate`` and ``reach_back`` of its tasks. ``backtest_seconds`` is the time
-    of training on slices before the first task, which only some detectors need.
+    ``view`` has ``history``, ``mode``, ``label_rate``, ``reach_back`` and ``label_latency`` of its tasks.
+    ``backtest_seconds`` is the time of training on slices before the first task, which only some detectors need.
     """
 
     folder: Path
@@ -381,7 +382,13 @@ def _train(
         spent = seconds - (backtest_seconds if number == 0 else 0.0)
         writer.write("decide", outputs, time=task.time, classes=learner.classes_, seconds=spent)
     first = plan[0]
-    view = _View(history=first.history, mode=first.mode, label_rate=first.label_rate, reach_back=first.reach_back)
+    view = _View(
+        history=first.history,
+        mode=first.mode,
+        label_rate=first.label_rate,
+        reach_back=first.reach_back,
+        label_latency=first.label_latency,
+    )
     return view, writer.events, backtest_seconds
 
 

@@ -50,7 +50,8 @@ class SliceContext:
 
     def shows(self, task: Task, classes: tuple[str, ...]) -> bool:
         """Whether the context of this task and these classes would be the same."""
-        same = all(getattr(self.task, name) == getattr(task, name) for name in ("time", "label_rate", "seed"))
+        names = ("time", "label_rate", "label_latency", "seed")
+        same = all(getattr(self.task, name) == getattr(task, name) for name in names)
         return same and self.task.graph is task.graph and self.classes == classes
 
     @cached_property

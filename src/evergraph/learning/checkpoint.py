@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -27,6 +27,7 @@ from safetensors.torch import save as tensors_to
 
 from evergraph.detect import Detector, Softmax
 from evergraph.errors import DamagedLearnerError, EvergraphError, InputError, StorageError, os_error
+from evergraph.inputs.vocabulary import BLOCKS, Vocabulary
 from evergraph.names import described, rebuilt
 from evergraph.nn.base import Model
 from evergraph.storage.checksummed import dump_json, load_json
@@ -36,18 +37,34 @@ from evergraph.storage.files import locked, sync_folder, write_synced
 if TYPE_CHECKING:
     from evergraph.learning.learner import LifelongLearner
 
-__all__ = ["load", "pack", "save", "unpack", "untrained"]
+__all__ = ["load", "pack", "save", "unpack", "unpack_vocabulary", "untrained"]
 
 FORMAT = "evergraph learner"
 FORMAT_VERSION = 1
 MANIFEST = "learner.json"
 
-_PLAIN = ("restart", "steps", "lr", "weight_decay", "text", "seed", "kernels")  # settings that JSON stores as they are
+# Settings that JSON stores as they are.
+_PLAIN = ("restart", "steps", "lr", "weight_decay", "inputs", "text", "seed", "kernels")
 _WEIGHTS = r"^weights-[0-9a-f]{12}\.safetensors$"
 
 
 @dataclass(frozen=True)
 class _Vocabulary:
+    blocks: list[str]
+    dense: Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+    runs: list[tuple[str, list[str]]]
+    text: str
+
+    def __post_init__(self) -> None:
+        names = [(block, name) for block, run in self.runs for name in run]
+        if len(set(names)) < len(names) or not {block for block, _ in names} <= set(self.blocks) <= set(BLOCKS):
+            raise ValueError("the columns are not different names of its blocks")
+
+
+@dataclass(frozen=True)
+class _OldVocabulary:
+    """Of version 0.1, in which a learner reads either words or dense features."""
+
     names: list[str] | None
     width: Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
     text: str
@@ -63,7 +80,7 @@ class _Packed:
 
     settings: dict[str, Any]
     classes: list[str]
-    vocabulary: _Vocabulary
+    vocabulary: dict[str, Any]
     tasks: Annotated[int, msgspec.Meta(ge=1)]
     time: int | None
     lr: float | None
@@ -96,7 +113,7 @@ def pack(learner: LifelongLearner) -> tuple[dict[str, Any], bytes]:
         "model": described(learner.model),
         "detector": described(learner.detector_.detector),
         "classes": list(learner.classes_),
-        "vocabulary": {"names": vocabulary.names, "width": vocabulary.width, "text": vocabulary.text},
+        "vocabulary": asdict(vocabulary),
         "tasks": learner.tasks_,
         "time": learner.time_,
         "lr": learner.lr_,
@@ -104,6 +121,18 @@ def pack(learner: LifelongLearner) -> tuple[dict[str, Any], bytes]:
         "losses": learner.losses_,
     }
     return content, tensors_to({name: value.detach().cpu().contiguous() for name, value in tensors.items()})
+
+
+def unpack_vocabulary(content: Mapping[str, Any]) -> Vocabulary:
+    """Return the vocabulary that was packed, also by version 0.1."""
+    if "names" in content:
+        old = converted(content, _OldVocabulary)
+        if old.names is None:
+            return Vocabulary(("numbers",), old.width, (), old.text)  # type: ignore[arg-type]  # the learner checks it
+        return Vocabulary(("words",), 0, (("words", tuple(old.names)),) if old.names else (), old.text)  # type: ignore[arg-type]
+    found = converted(content, _Vocabulary)
+    runs = tuple((block, tuple(names)) for block, names in found.runs)
+    return Vocabulary(tuple(found.blocks), found.dense, runs, found.text)  # type: ignore[arg-type]
 
 
 def unpack(

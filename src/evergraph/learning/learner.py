@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from numbers import Real
@@ -21,11 +21,12 @@ from evergraph.errors import DamagedLearnerError, EvergraphError, InputError
 from evergraph.graph.classes import columns_among
 from evergraph.graph.evolving import TextMode, Window
 from evergraph.inputs.slice_context import SliceContext
-from evergraph.inputs.vocabulary import Vocabulary
+from evergraph.inputs.vocabulary import Vocabulary, blocks_of, check_inputs
+from evergraph.learning.attribution import Attribution, attribute
 from evergraph.learning.task import Decisions, Task
 from evergraph.learning.training import OnStep, default_rate, train
 from evergraph.names import DEFAULT_DETECTOR, build_detector
-from evergraph.nn import Batch, Draw, Model, Neighbours, SparseMatrix, carry_over
+from evergraph.nn import Batch, Draw, Matrix, MixedMatrix, Model, Neighbours, SparseMatrix, carry_over
 from evergraph.nn.adam import Adam, kept_memory
 from evergraph.nn.base import Parameters, active_features, as_model
 from evergraph.nn.ops import choose_kernels
@@ -60,6 +61,9 @@ class LifelongLearner:
         differences that the history covers (`evergraph.learning.training`).
     weight_decay
         Weight decay of Adam, from 0 up. Each task has a new Adam.
+    inputs
+        What the model reads of a vertex: some of ``words``, ``classes``, ``numbers``, ``encoder`` and ``categories``,
+        as a list or joined by commas (`evergraph.inputs.vocabulary.BLOCKS`). ``"auto"`` is what the graph has.
     text
         How text becomes numbers, as in `Window.inputs`.
     seed
@@ -108,13 +112,15 @@ class LifelongLearner:
         steps: int = 200,
         lr: float | None = None,
         weight_decay: float = 0.0,
+        inputs: str | Sequence[str] = "auto",
         text: TextMode = "past",
         seed: int = 0,
         kernels: Literal["auto", "numba", "torch"] = "auto",
         device: str | torch.device = "cpu",
     ) -> None:
         self.model, self.detector, self.restart, self.steps, self.lr = model, detector, restart, steps, lr
-        self.weight_decay, self.text, self.seed, self.kernels, self.device = weight_decay, text, seed, kernels, device
+        self.weight_decay, self.inputs, self.text, self.seed = weight_decay, inputs, text, seed
+        self.kernels, self.device = kernels, device
         self.classes_: tuple[str, ...] = ()
         self.vocabulary_: Vocabulary | None = None
         self.weights_: Parameters | None = None
@@ -126,7 +132,7 @@ class LifelongLearner:
         self.auxiliary_lr_: float | None = None
         self.losses_: list[float] = []
         self._default_rates: dict[type[Detector], float] = {}
-        self._last: tuple[Window, Vocabulary, Tensor | SparseMatrix, Neighbours] | None = None
+        self._last: tuple[Window, Vocabulary, tuple[str, ...], Matrix, Neighbours] | None = None
         self._context: SliceContext | None = None
         self._loaded = False  # the state comes from a file
         self._excluded: frozenset[str] = frozenset()
@@ -201,8 +207,7 @@ class LifelongLearner:
     def _adapt(self, task: Task, on_step: OnStep | None) -> None:
         new = self._new_classes(task)
         classes = (*self.classes_, *new)
-        vocabulary = self.vocabulary_ or Vocabulary.start(task.training, self.text)
-        vocabulary = vocabulary.grown(task.training, task.time)
+        vocabulary = (self.vocabulary_ or self._start(task)).grown(task, classes)
         cold = self.weights_ is None or self.restart == "cold" or (self.restart == "hybrid" and bool(new))
         fitted = self._observed(task)
         detector, needs = fitted.detector, fitted.detector.requires
@@ -253,6 +258,10 @@ class LifelongLearner:
         )
         return (weights if part is None else part.merge_into(weights)), lr, losses
 
+    def _start(self, task: Task) -> Vocabulary:
+        blocks = blocks_of(task.graph, self.inputs, fixed_width=self._model().fixed_width)
+        return Vocabulary.start(task.graph, blocks, self.text)
+
     def _new_classes(self, task: Task) -> list[str]:
         found = {task.graph.class_names[code] for code in np.unique(task.targets[task.targets >= 0])}
         # By name: the numbers of classes depend on everything the graph contains, including its future.
@@ -267,7 +276,7 @@ class LifelongLearner:
         return self._default_rates[type(detector)]
 
     def _training_batch(self, task: Task, vocabulary: Vocabulary, classes: tuple[str, ...]) -> tuple[Batch, Tensor]:
-        x, graph = self._read(task.training, vocabulary, task.time)
+        x, graph = self._read(task, task.training, vocabulary, classes)
         columns = columns_among(classes, task.graph.class_names)
         rows = int(np.flatnonzero(task.targets >= 0)[-1]) + 1
         targets = torch.from_numpy(columns[task.targets[:rows]]).to(graph.indptr.device)
@@ -369,10 +378,33 @@ class LifelongLearner:
         """Return the model's outputs for the test vertices, with one column of logits for each of `classes_`."""
         if self.weights_ is None or self.vocabulary_ is None:
             raise EvergraphError("the learner is not trained yet", fix="call adapt(task) first")
-        x, graph = self._read(task.window, self.vocabulary_, task.time)
+        x, graph = self._read(task, task.window, self.vocabulary_, self.classes_)
         everything = Batch(x, graph, len(graph), torch.empty(0, dtype=torch.int64))
         found = self._exclude(self._forward(self.weights_, self.auxiliary_weights_, everything)[task.test])
         return replace(found, context=self._context_of(task)) if self._detector().requires.context else found
+
+    def explain(self, task: Task, rows: Iterable[int], most: int = 5) -> list[list[Attribution]]:
+        """Return the inputs that contribute most to the most likely class of some test vertices, the largest first.
+
+        Parameters
+        ----------
+        task
+            The task.
+        rows
+            Numbers of test vertices, from 0 up.
+        most
+            Number of inputs per vertex.
+        """
+        if self.weights_ is None or self.vocabulary_ is None:
+            raise EvergraphError("the learner is not trained yet", fix="call adapt(task) first")
+        x, graph = self._read(task, task.window, self.vocabulary_, self.classes_)
+        names = [
+            (block, self.classes_[int(name)] if block == "classes" else name)
+            for block, name in self.vocabulary_.columns()
+        ]
+        weights, model = self.weights_, self._model()
+        places = [task.test.start + row for row in rows]
+        return attribute(lambda batch: model.forward(weights, batch, None)[0], x, graph, names, places, most)
 
     def _exclude(self, outputs: Outputs) -> Outputs:
         """Outputs with which no vertex is predicted as an excluded class."""
@@ -395,22 +427,23 @@ class LifelongLearner:
             other = None if auxiliary is None else model.forward(auxiliary, batch, None)[0]
             return Outputs(*model.forward(weights, batch, None), auxiliary_logits=other)
 
-    def _read(self, window: Window, vocabulary: Vocabulary, time: int) -> tuple[Tensor | SparseMatrix, Neighbours]:
+    def _read(
+        self, task: Task, window: Window, vocabulary: Vocabulary, classes: tuple[str, ...]
+    ) -> tuple[Matrix, Neighbours]:
         """Features and neighbours as tensors; the last ones are kept, because training and prediction share them."""
-        if self._last is not None and self._last[0] is window and self._last[1] is vocabulary:
-            return self._last[2:]
+        if self._last is not None and self._last[0] is window and self._last[1:3] == (vocabulary, classes):
+            return self._last[3:]
         self._last = None  # free the memory before the next is built
         device = torch.device(self.device)
         kernels = choose_kernels(self.kernels, device)
-        matrix = vocabulary.read(window, time)
-        x: Tensor | SparseMatrix
-        if isinstance(matrix, np.ndarray):
-            x = torch.from_numpy(np.array(matrix, np.float32)).to(device)  # a copy: the graph's memory is read-only
-        else:
-            x = SparseMatrix.of(matrix, device=device, kernels=kernels)
+        dense, other = vocabulary.read(task, window, classes)
+        # A copy, because the graph's memory is read-only.
+        parts: list[Any] = [] if dense is None else [torch.from_numpy(np.array(dense, np.float32)).to(device)]
+        parts += [] if other is None else [SparseMatrix.of(other, device=device, kernels=kernels)]
+        matrix: Matrix = MixedMatrix(*parts) if len(parts) == 2 else parts[0]
         graph = Neighbours.of(window.links.indptr, window.links.indices, device=device, kernels=kernels)
-        self._last = (window, vocabulary, x, graph)
-        return x, graph
+        self._last = (window, vocabulary, classes, matrix, graph)
+        return matrix, graph
 
     # --- saving ------------------------------------------------------------------------------------------------------
 
@@ -446,12 +479,12 @@ class LifelongLearner:
 
     def restore(self, content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """Continue from what `evergraph.learning.checkpoint.pack` returned; refuse weights of another model."""
+        from evergraph.learning.checkpoint import unpack_vocabulary
 
         def part(prefix: str) -> Parameters:
             return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
-        names, classes = content["vocabulary"]["names"], tuple(content["classes"])
-        vocabulary = Vocabulary(**{**content["vocabulary"], "names": None if names is None else tuple(names)})
+        vocabulary, classes = unpack_vocabulary(content["vocabulary"]), tuple(content["classes"])
         weights = part("weights/")
         # Version 0.1 wrote "second" for "auxiliary".
         auxiliary = part("auxiliary/") or part("second/") or None
@@ -513,8 +546,9 @@ class LifelongLearner:
 
     def set_params(self, **params: Any) -> Self:
         """Change arguments from the next task on. If one is invalid, none is changed."""
-        if self.weights_ is not None and params.get("text", self.text) != self.text:
-            raise InputError("text cannot be changed after training", fix="start a new learner")
+        for name in ("text", "inputs"):
+            if self.weights_ is not None and params.get(name, getattr(self, name)) != getattr(self, name):
+                raise InputError(f"{name} cannot be changed after training", fix="start a new learner")
         before = self.get_params()
         if unknown := params.keys() - before.keys():
             raise InputError(f"there is no argument {min(unknown)!r}", fix=f"use one of {', '.join(before)}")
@@ -582,6 +616,7 @@ class LifelongLearner:
         for name, (valid, fix) in checks.items():
             if not valid:
                 raise InputError(f"the argument {name} is {getattr(self, name)!r}", fix=fix)
+        check_inputs(self.inputs)
         self._model()
 
 

@@ -63,6 +63,8 @@ class Task:
         Share of the vertices that ever release their label, above 0 and up to 1.
     seed
         Seed of the draw of these vertices. A vertex that releases its label at a low rate does so at every higher one.
+    label_latency
+        Number of periods by which labels arrive late: those of so many periods before the task are not released yet.
     reach_back
         If no label of the history is released, extend it back to the latest period before the task with a released
         label. By default the history stays as given; `tasks` reaches back.
@@ -82,6 +84,7 @@ class Task:
     label_rate: float = 1.0
     seed: int = 0
     reach_back: bool = False
+    label_latency: int = 0
 
     def __post_init__(self) -> None:
         if self.history is not None and self.history < 1:
@@ -90,6 +93,10 @@ class Task:
             raise InputError(f"there is no mode {self.mode!r}", fix="choose 'transductive' or 'inductive'")
         if not 0 < self.label_rate <= 1:
             raise InputError(f"the label rate is {self.label_rate}", fix="set it to a number above 0 and up to 1")
+        if isinstance(self.label_latency, bool) or not isinstance(self.label_latency, int) or self.label_latency < 0:
+            raise InputError(
+                f"the label latency is {self.label_latency!r}", fix="set it to a number of periods from 0 up"
+            )
         if not self.graph.first_time <= self.time <= self.graph.last_time + 1:
             label = self.graph.axis.label
             raise InputError(
@@ -103,9 +110,9 @@ class Task:
         if self.history is None:
             return self.graph.first_time
         start = self.time - self.history
-        if not self.reach_back or (self._released(int(np.searchsorted(self.graph.times, start))) >= 0).any():
+        if not self.reach_back or (self.released[int(np.searchsorted(self.graph.times, start)) :] >= 0).any():
             return start
-        labelled = np.flatnonzero(self._released(0) >= 0)
+        labelled = np.flatnonzero(self.released >= 0)
         return int(self.graph.times[labelled[-1]]) if len(labelled) else start
 
     @property
@@ -135,17 +142,20 @@ class Task:
     def targets(self) -> NDArray[np.int32]:
         """Row of the class of each vertex of the training window; -1 without a label to train on."""
         targets = np.full(len(self.training), -1, np.int32)
-        released = self._released(self.training.rows.start)
+        released = self.released[self.training.rows.start :]
         targets[: len(released)] = released
         return targets
 
-    def _released(self, first: int) -> NDArray[np.int32]:
-        """Row of the class of each vertex of the graph, from a row up to the slice; -1 if its label is not released."""
-        codes = np.array(self.graph.codes[first : self._end])
+    @cached_property
+    def released(self) -> NDArray[np.int32]:
+        """Row of the class of each vertex of the graph before the slice; -1 if its label is not released."""
+        codes = np.array(self.graph.codes[: self._end])
         if self.label_rate < 1:
             # Draw from the first vertex on, so that the draws of older vertices stay the same when new ones arrive.
             draws = np.random.default_rng([self.seed, 0, 0, 2]).random(self._end)  # a stream of its own
-            codes[draws[first:] >= self.label_rate] = -1
+            codes[draws >= self.label_rate] = -1
+        if self.label_latency:
+            codes[np.searchsorted(self.graph.times, self.time - self.label_latency) :] = -1
         return codes
 
     @property
@@ -229,6 +239,7 @@ def tasks(
     label_rate: float = 1.0,
     mode: Mode = "transductive",
     seed: int = 0,
+    label_latency: int = 0,
 ) -> Iterator[Task]:
     """Yield the tasks of a graph, one for each period that has vertices.
 
@@ -241,7 +252,7 @@ def tasks(
         without labels in these periods reaches back to the latest period before it that has some.
     first
         Period of the first task, after the graph's first period; by default that of `first_task`.
-    label_rate, mode, seed
+    label_rate, mode, seed, label_latency
         As in `Task`.
 
     Examples
@@ -267,7 +278,7 @@ def tasks(
         )
     size = resolve_history(graph, start, history)
     for time in np.unique(graph.times[np.searchsorted(graph.times, start) :]).tolist():
-        yield Task(graph, time, size, mode, label_rate, seed, reach_back=True)
+        yield Task(graph, time, size, mode, label_rate, seed, reach_back=True, label_latency=label_latency)
 
 
 def resolve_history(graph: EvolvingGraph, time: int, history: History) -> int | None:

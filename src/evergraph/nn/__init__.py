@@ -6,7 +6,7 @@ from evergraph.nn.gat import GAT
 from evergraph.nn.gcn import GCN, SGC
 from evergraph.nn.isomax import IsoMaxOutputs
 from evergraph.nn.mlp import MLP, MostFrequent
-from evergraph.nn.ops import Neighbours, Noise, SparseMatrix
+from evergraph.nn.ops import Matrix, MixedMatrix, Neighbours, Noise, SparseMatrix
 from evergraph.nn.sage import GraphSAGE, JKNet
 from evergraph.nn.saint import GraphSAINT
 
@@ -22,6 +22,8 @@ __all__ = [
     "GraphSAINT",
     "IsoMaxOutputs",
     "JKNet",
+    "Matrix",
+    "MixedMatrix",
     "Model",
     "MostFrequent",
     "Neighbours",

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from evergraph.errors import InputError
 from evergraph.names import DEFAULT_MODEL, build_model
-from evergraph.nn.ops import Neighbours, Noise, SparseMatrix
+from evergraph.nn.ops import Matrix, MixedMatrix, Neighbours, Noise
 
 __all__ = [
     "ActiveFeatures",
@@ -47,7 +47,7 @@ class Batch:
     Parameters
     ----------
     x
-        Features, dense or sparse, one row per vertex.
+        Features, dense, sparse or both, one row per vertex.
     graph
         The neighbours of each vertex.
     rows
@@ -59,7 +59,7 @@ class Batch:
         Weight of each of these rows in the loss; None if all are equal.
     """
 
-    x: Tensor | SparseMatrix
+    x: Matrix
     graph: Neighbours
     rows: int
     targets: Tensor
@@ -103,6 +103,11 @@ class Model(ABC):
         Training cannot change rows of features that no vertex has, so it leaves them out (`active_features`).
         """
         return ()
+
+    @property
+    def fixed_width(self) -> bool:
+        """Whether the number of features must stay as it is; then ``inputs="auto"`` adds no classes of neighbours."""
+        return False
 
     def trained(self, name: str) -> bool:  # noqa: ARG002  # models with buffers need it
         """Return whether training changes this parameter by its gradient; by default it changes all."""
@@ -268,14 +273,17 @@ class ActiveFeatures:
 def active_features(model: Model, weights: Parameters, batch: Batch) -> ActiveFeatures | None:
     """Return the part of a task that training can change; None if that is all of it."""
     names = model.input_weights()
-    if not names or not isinstance(batch.x, SparseMatrix):
+    if not names or isinstance(batch.x, Tensor):
         return None
-    pattern = batch.x.pattern
+    stored = batch.x.sparse if isinstance(batch.x, MixedMatrix) else batch.x
+    pattern, before = stored.pattern, batch.x.shape[1] - stored.shape[1]
     columns, indices = torch.unique(pattern.indices, return_inverse=True)
     if len(columns) == pattern.columns:
         return None
     # The columns stay in order: on one thread no sum changes (on several, fewer columns may be split differently).
     pattern = replace(pattern, indices=indices.to(pattern.indices.dtype), columns=len(columns))
-    columns = columns.long()
+    stored = replace(stored, pattern=pattern)
+    x = MixedMatrix(batch.x.dense, stored) if isinstance(batch.x, MixedMatrix) else stored
+    columns = torch.cat([torch.arange(before, device=columns.device), columns.long() + before])
     part = {name: value[columns] if name in names else value for name, value in weights.items()}
-    return ActiveFeatures(part, replace(batch, x=replace(batch.x, pattern=pattern)), columns, names)
+    return ActiveFeatures(part, replace(batch, x=x), columns, names)

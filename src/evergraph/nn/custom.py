@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from evergraph.errors import InputError
 from evergraph.nn.base import Batch, Draw, Model, Parameters, check_settings
-from evergraph.nn.ops import Noise, SparseMatrix, linear
+from evergraph.nn.ops import Matrix, Noise, linear
 
 __all__ = ["Custom"]
 
@@ -88,10 +88,10 @@ class Custom(Model):
         return () if self.project is None else ("project.weight",)
 
     def forward(self, p: Parameters, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:
-        x: Tensor | SparseMatrix = batch.x
+        x: Matrix = batch.x
         if self.project is not None:
             x = linear(x, p["project.weight"], p["project.bias"])
-        elif isinstance(x, SparseMatrix):
+        elif not isinstance(x, Tensor):
             x = x.to_dense()
         module = self._ready(x.shape[1]).train(noise is not None)
         state = {
@@ -102,6 +102,11 @@ class Custom(Model):
             found = torch.func.functional_call(module, state, (x, batch.graph.edge_index), strict=True)
         hidden = _checked(found, len(batch.graph))[: batch.rows]
         return linear(hidden, p["head.weight"], p["head.bias"]), hidden
+
+    @property
+    def fixed_width(self) -> bool:
+        """Whether the module itself reads the features and was built for a number of them."""
+        return self.project is None and self._copy is not None
 
     def trained(self, name: str) -> bool:
         """Return False for buffers and for parameters that do not require a gradient."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from evergraph.errors import InputError
 from evergraph.nn.base import Batch, Draw, Model, Parameters, check_settings
-from evergraph.nn.ops import Noise, SparseMatrix, attend, drop, linear
+from evergraph.nn.ops import Matrix, Noise, attend, drop, linear
 
 __all__ = ["GAT"]
 
@@ -70,7 +70,7 @@ class GAT(Model):
         return ("0.weight",)
 
     def forward(self, p: Parameters, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:
-        h: Tensor | SparseMatrix = batch.x
+        h: Matrix = batch.x
         for number in range(self.layers):
             last = number == self.layers - 1
             weight, rows = p[f"{number}.weight"], batch.rows if last else len(batch.graph)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from evergraph.nn.base import Batch, Draw, Model, Parameters, check_settings, widths
-from evergraph.nn.ops import Noise, SparseMatrix, linear, propagate, relu_drop
+from evergraph.nn.ops import Matrix, Noise, linear, propagate, relu_drop
 
 __all__ = ["GCN", "SGC"]
 
@@ -45,7 +45,7 @@ class GCN(Model):
         return ("0.weight",)
 
     def forward(self, p: Parameters, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:
-        h: Tensor | SparseMatrix = batch.x
+        h: Matrix = batch.x
         for number in range(self.layers):
             last = number == self.layers - 1
             below, rows = h, batch.rows if last else len(batch.graph)

@@ -80,6 +80,10 @@ class IsoMaxOutputs(Model):
     def batches(self, batch: Batch, rng: np.random.Generator) -> Iterator[Batch]:
         return self.model.batches(batch, rng)
 
+    @property
+    def fixed_width(self) -> bool:
+        return self.model.fixed_width
+
     def trained(self, name: str) -> bool:
         return not name.startswith(_BELOW) or self.model.trained(name.removeprefix(_BELOW))
 

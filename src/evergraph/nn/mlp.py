@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from evergraph.nn.base import Batch, Draw, Model, Parameters, check_settings, widths
-from evergraph.nn.ops import Noise, SparseMatrix, linear, relu_drop
+from evergraph.nn.ops import Matrix, Noise, linear, relu_drop
 
 __all__ = ["MLP", "MostFrequent"]
 
@@ -45,11 +45,11 @@ class MLP(Model):
         return ("0.weight",)
 
     def forward(self, p: Parameters, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:
-        h: Tensor | SparseMatrix = batch.x
+        h: Matrix = batch.x
         for layer in range(self.layers - 1):
             h = relu_drop(linear(h, p[f"{layer}.weight"], p[f"{layer}.bias"]), self.dropout, noise)
         last = self.layers - 1
-        if isinstance(h, SparseMatrix):  # one layer
+        if not isinstance(h, Tensor):  # one layer
             logits = linear(h, p["0.weight"], p["0.bias"])[: batch.rows]
             return logits, logits
         h = h[: batch.rows]

@@ -1,4 +1,4 @@
-"""Sparse features, neighbours and dropout noise, and the differentiable operations on them that layers are made of.
+"""Features, neighbours and dropout noise, and the differentiable operations on them that layers are made of.
 
 Each operation has two implementations in `evergraph.nn.kernels`: compiled loops for the CPU, and plain torch for any
 device. The ``kernels`` of its sparse argument says which one runs.
@@ -24,6 +24,8 @@ from evergraph.nn import kernels
 
 __all__ = [
     "Kernels",
+    "Matrix",
+    "MixedMatrix",
     "Neighbours",
     "Noise",
     "SparseMatrix",
@@ -135,6 +137,42 @@ class SparseMatrix:
 
 
 @dataclass(frozen=True, eq=False)
+class MixedMatrix:
+    """Constant features with dense columns, followed by sparse ones; a layer multiplies them with its weights.
+
+    Examples
+    --------
+    >>> x = MixedMatrix(torch.tensor([[5.0], [6.0]]), SparseMatrix.of(sparse.csr_array([[0.0, 2.0], [1.0, 0.0]])))
+    >>> x.shape, x.to_dense().tolist()
+    ((2, 3), [[5.0, 0.0, 2.0], [6.0, 1.0, 0.0]])
+    """
+
+    dense: Tensor
+    sparse: SparseMatrix
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return len(self.dense), self.dense.shape[1] + self.sparse.shape[1]
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the values."""
+        return self.dense.device
+
+    def __len__(self) -> int:
+        return len(self.dense)
+
+    def to_dense(self) -> Tensor:
+        """Convert to a dense tensor."""
+        return torch.cat([self.dense, self.sparse.to_dense()], 1)
+
+
+Matrix = Tensor | SparseMatrix | MixedMatrix
+"""Features of vertices, one row each."""
+
+
+@dataclass(frozen=True, eq=False)
 class Neighbours:
     """The neighbours of each vertex in ascending order, including itself: a symmetric pattern without empty rows.
 
@@ -217,8 +255,8 @@ class Neighbours:
 # --- features times weights ------------------------------------------------------------------------------------------
 
 
-def linear(x: Tensor | SparseMatrix, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return ``x @ weight + bias`` for dense or sparse features.
+def linear(x: Matrix, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return ``x @ weight + bias`` for dense, sparse or mixed features.
 
     Examples
     --------
@@ -226,31 +264,42 @@ def linear(x: Tensor | SparseMatrix, weight: Tensor, bias: Tensor | None = None)
     [[21.5]]
     """
     if isinstance(x, SparseMatrix):
-        return _apply(_Multiply, x, weight, bias)
+        return _apply(_Multiply, x, x.values, weight, bias)
+    if isinstance(x, MixedMatrix):
+        above, below = torch.split(weight, [x.dense.shape[1], x.sparse.shape[1]])
+        return torch.addmm(_apply(_Multiply, x.sparse, x.sparse.values, below, bias), x.dense, above)
     return x @ weight if bias is None else torch.addmm(bias, x, weight)
 
 
 class _Multiply(Function):
     @staticmethod
-    def forward(ctx: Any, x: SparseMatrix, weight: Tensor, bias: Tensor | None) -> Tensor:
-        ctx.x, pattern = x, x.pattern
+    def forward(ctx: Any, x: SparseMatrix, values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        # Training needs no gradient with respect to the features; attributions do.
+        ctx.x, ctx.weight, pattern = x, weight if values.requires_grad else None, x.pattern
         if x.kernels == "torch":
-            out = kernels.torch_multiply(pattern.indptr, pattern.indices, x.values, pattern.columns, weight)
+            out = kernels.torch_multiply(pattern.indptr, pattern.indices, values, pattern.columns, weight)
             return out if bias is None else out + bias
         indptr, width = pattern.indptr.numpy(), weight.shape[1]
         result = np.empty((len(indptr) - 1, width), np.float32)
-        arrays = (indptr, pattern.indices.numpy(), x.values.numpy(), _array(weight), _array(bias))
+        arrays = (indptr, pattern.indices.numpy(), _array(values), _array(weight), _array(bias))
         over_rows(kernels.multiply, indptr, width, *arrays, result)
         return torch.from_numpy(result)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor, Tensor | None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor | None, Tensor | None, Tensor | None]:
         x, pattern, width = ctx.x, ctx.x.pattern, gradient.shape[1]
+        to_values = None
+        if ctx.needs_input_grad[1]:
+            counts = (pattern.indptr[1:] - pattern.indptr[:-1]).long()
+            rows = torch.repeat_interleave(torch.arange(len(x), device=gradient.device), counts)
+            to_values = (gradient[rows] * ctx.weight[pattern.indices.long()]).sum(1)
+        if not ctx.needs_input_grad[2]:
+            return None, to_values, None, gradient.sum(0) if ctx.needs_input_grad[3] else None
         if x.kernels == "torch":
             turned, indices, place = pattern.transposed
             to_weight = kernels.torch_multiply(turned, indices, x.values[place], len(x), gradient)
-            return None, to_weight, gradient.sum(0) if ctx.needs_input_grad[2] else None
+            return None, to_values, to_weight, gradient.sum(0) if ctx.needs_input_grad[3] else None
         indptr = pattern.indptr.numpy()
         # Each part has its own result, which is worth it only if each row of it is a sum of many entries.
         much = x.values.numel() > _MUCH * pattern.columns and x.values.numel() * width > SMALL
@@ -258,10 +307,10 @@ class _Multiply(Function):
         parts = len(bounds) - 1
         results = np.zeros((parts, pattern.columns, width), np.float32)
         sums = np.zeros((parts, width), np.float32)
-        arrays = (bounds, indptr, pattern.indices.numpy(), x.values.numpy(), _array(gradient))
+        arrays = (bounds, indptr, pattern.indices.numpy(), _array(x.values), _array(gradient))
         one_each(kernels.multiply_transposed, parts, *arrays, results, sums)
         to_weight = torch.from_numpy(results[0]) if parts == 1 else torch.from_numpy(results).sum(0)
-        return None, to_weight, torch.from_numpy(sums.sum(0)) if ctx.needs_input_grad[2] else None
+        return None, to_values, to_weight, torch.from_numpy(sums.sum(0)) if ctx.needs_input_grad[3] else None
 
 
 # --- sums over neighbours --------------------------------------------------------------------------------------------
@@ -382,12 +431,14 @@ class Noise:
 def drop(x: Any, p: float, noise: Noise | None) -> Any:
     """Apply dropout: set each entry to 0 with probability ``p`` and scale the others by ``1 / (1 - p)``.
 
-    Of a sparse matrix, only stored entries are dropped. Without noise, ``x`` is returned as it is.
+    Of sparse features, only stored entries are dropped. Without noise, ``x`` is returned as it is.
     """
     if noise is None or p == 0:
         return x
     if isinstance(x, SparseMatrix):
         return replace(x, values=drop(x.values, p, noise))
+    if isinstance(x, MixedMatrix):
+        return MixedMatrix(drop(x.dense, p, noise), drop(x.sparse, p, noise))
     keep, scale = noise.keep(x.numel(), p), 1 / (1 - p)
     return _apply(_Drop, x, keep, scale) if noise.kernels == "numba" else x * (keep.view_as(x) * scale)
 

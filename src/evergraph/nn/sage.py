@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from evergraph.nn.base import Batch, Draw, Model, Parameters, check_settings, widths
-from evergraph.nn.ops import Neighbours, Noise, SparseMatrix, drop, linear, mean_beside, mix_mean, relu_drop
+from evergraph.nn.ops import Matrix, Neighbours, Noise, drop, linear, mean_beside, mix_mean, relu_drop
 
 __all__ = ["GraphSAGE", "JKNet"]
 
@@ -91,7 +91,7 @@ class JKNet(Model):
         return _INPUT_WEIGHTS
 
     def forward(self, p: Parameters, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:
-        h: Tensor | SparseMatrix = batch.x
+        h: Matrix = batch.x
         found = []
         for number in range(self.layers):
             rows = batch.rows if number == self.layers - 1 else len(batch.graph)
@@ -109,12 +109,12 @@ def _draw_layer(number: int, inputs: int, outputs: int, draw: Draw) -> Parameter
     return p
 
 
-def _layer(p: Parameters, number: int, h: Tensor | SparseMatrix, graph: Neighbours, rows: int) -> Tensor:
+def _layer(p: Parameters, number: int, h: Matrix, graph: Neighbours, rows: int) -> Tensor:
     """Compute one layer; the sum over neighbours is on the side of the linear maps that is narrower."""
     own, near = p[f"{number}.self.weight"], p[f"{number}.neighbours.weight"]
     bias = p[f"{number}.self.bias"] + p[f"{number}.neighbours.bias"]
     inputs, outputs = own.shape
-    if isinstance(h, SparseMatrix) or outputs <= inputs:
+    if not isinstance(h, Tensor) or outputs <= inputs:
         z = linear(h, torch.cat([own, near], 1), torch.cat([bias, torch.zeros_like(bias)]))
         return mix_mean(graph, z, rows)
     return linear(mean_beside(graph, h, rows), torch.cat([own, near]), bias)

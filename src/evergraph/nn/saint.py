@@ -14,7 +14,7 @@ from torch import Tensor
 from evergraph.compiled import compiled
 from evergraph.errors import InputError
 from evergraph.nn.base import Batch, Draw, Model, Parameters, check_settings
-from evergraph.nn.ops import Neighbours, Noise, SparseMatrix
+from evergraph.nn.ops import Matrix, MixedMatrix, Neighbours, Noise, SparseMatrix
 from evergraph.nn.sage import JKNet
 
 __all__ = ["GraphSAINT", "Sampler", "SubgraphSampler", "row_slicer"]
@@ -91,6 +91,10 @@ class GraphSAINT(Model):
 
     def closed_form(self, counts: Tensor) -> Parameters | None:
         return self.base.closed_form(counts)
+
+    @property
+    def fixed_width(self) -> bool:
+        return self.base.fixed_width
 
     def trained(self, name: str) -> bool:
         return self.base.trained(name)
@@ -261,7 +265,7 @@ class SubgraphSampler:
         return of_vertex, of_entry
 
 
-def row_slicer(x: Tensor | SparseMatrix) -> Callable[[Ints], Tensor | SparseMatrix]:
+def row_slicer(x: Matrix) -> Callable[[Ints], Matrix]:
     """Return a function that selects rows of features.
 
     Examples
@@ -273,6 +277,9 @@ def row_slicer(x: Tensor | SparseMatrix) -> Callable[[Ints], Tensor | SparseMatr
     """
     if isinstance(x, Tensor):
         return lambda rows: x.index_select(0, torch.from_numpy(rows).to(x.device))
+    if isinstance(x, MixedMatrix):
+        dense, stored = row_slicer(x.dense), row_slicer(x.sparse)
+        return lambda rows: MixedMatrix(dense(rows), stored(rows))  # type: ignore[arg-type]  # of the same types
     matrix = x.to_scipy()
     return lambda rows: SparseMatrix.of(matrix[rows], device=x.device, kernels=x.kernels)
 

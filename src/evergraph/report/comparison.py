@@ -82,7 +82,7 @@ def _note(comparison: Comparison) -> str:
     settings, usual = comparison.configuration, type(comparison.configuration)()
     options = "".join(
         f" --{name.replace('_', '-')} {getattr(settings, name)}"
-        for name in ("history", "first", "restart", "steps", "lr", "label_rate", "mode")
+        for name in ("inputs", "history", "first", "restart", "steps", "lr", "label_rate", "label_latency", "mode")
         if getattr(settings, name) != getattr(usual, name)
     )
     data = ", ".join(f"{name} {graph_of(path)[1][:8]}" for name, path in comparison.graphs.items())

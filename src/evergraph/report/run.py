@@ -52,7 +52,22 @@ _OPTIONS = {"model.name": "--model", "detector.name": "--detector"} | {
     for part, names in (
         ("model.", ("hidden", "layers", "dropout", "hops")),
         ("detector.", ("threshold", "alpha", "most")),
-        ("", ("history", "restart", "steps", "lr", "weight_decay", "first", "label_rate", "mode", "text")),
+        (
+            "",
+            (
+                "inputs",
+                "history",
+                "restart",
+                "steps",
+                "lr",
+                "weight_decay",
+                "first",
+                "label_rate",
+                "label_latency",
+                "mode",
+                "text",
+            ),
+        ),
     )
     for name in names
 }

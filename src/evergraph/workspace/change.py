@@ -191,6 +191,8 @@ def untrained_learner(
     from evergraph.learning.learner import LifelongLearner
 
     content = read_description(objects, state) | state.settings.pending
+    if "inputs" in state.settings.pending:
+        content["settings"] = content["settings"] | {"inputs": content["inputs"]}
     with decoding(objects.folder / state.learner, _damaged_learner):
         return untrained(LifelongLearner, content, *own).set_params(restart="warm")
 

@@ -41,6 +41,7 @@ def current_settings(settings: Settings, learner: Mapping[str, Any]) -> dict[str
         "detector": learner["detector"] or _NONE,
     }
     found |= {name: learner["settings"][name] for name in ("steps", "lr")}
+    found["inputs"] = learner["settings"].get("inputs", "auto")  # version 0.1 has none
     return found | settings.pending | {"keep": settings.keep}
 
 
@@ -99,9 +100,11 @@ def change_settings(
     detector: Detector | str | Mapping[str, Any] | None = None,
     steps: int | None = None,
     lr: float | None = None,
+    inputs: str | None = None,
     keep: int | None = None,
 ) -> Outcome:
     """Change settings; see `Workspace.set`."""
+    from evergraph.inputs.vocabulary import blocks_of
     from evergraph.learning.learner import LifelongLearner
 
     state, graph = change.state, change.graph
@@ -126,6 +129,11 @@ def change_settings(
         wanted["detector"] = pending["detector"] = new
         if decides_with(learner["detector"], new):
             learner["detector"] = pending.pop("detector")
+    if inputs is not None:
+        blocks_of(graph, inputs)  # refuses what the graph does not have
+        wanted["inputs"] = pending["inputs"] = inputs
+        if inputs == learner["settings"].get("inputs", "auto"):
+            del pending["inputs"]
     LifelongLearner(steps=1 if steps is None else steps, lr=lr)  # refuses wrong values
     for name, value in (("steps", steps), ("lr", lr)):
         if value is not None:
@@ -151,11 +159,11 @@ def change_settings(
 def _consequences(changed: Mapping[str, Any], settings: Settings, graph: EvolvingGraph) -> list[str]:
     """Return what changed settings mean, and from when on."""
     found = []
-    anew = [name for name in ("model", "detector") if name in changed and name in settings.pending]
+    anew = [name for name in ("model", "detector", "inputs") if name in changed and name in settings.pending]
     if anew:
         found.append(
             f"the next update trains a new model from random weights, because the {' and the '.join(anew)} changed; "
-            "until then, predictions use the current model and detector"
+            "until then, predictions use the current model, detector and inputs"
         )
     if "model" in changed and "model" not in settings.pending:
         found.append("this is the model that is trained already")

@@ -92,6 +92,7 @@ class Workspace:
         history: History = "auto",
         steps: int = 200,
         lr: float | None = None,
+        inputs: str = "auto",
         text: TextMode = "past",
         seed: int = 0,
         columns: Columns | None = None,
@@ -106,7 +107,7 @@ class Workspace:
             A new or an empty folder.
         graph
             The graph so far, with labels.
-        model, detector, steps, lr, text, seed
+        model, detector, steps, lr, inputs, text, seed
             See `LifelongLearner`.
         history
             Number of past periods that a model trains on; ``"auto"`` chooses the number that covers half of the time
@@ -125,7 +126,7 @@ class Workspace:
         from evergraph.workspace.settings import check_keep
 
         settings = _settings(graph, history, columns or Columns(), check_keep(keep))
-        learning = {"steps": steps, "lr": lr, "text": text, "seed": seed}
+        learning = {"steps": steps, "lr": lr, "inputs": inputs, "text": text, "seed": seed}
         with Store.new(Path(folder)) as (records, objects):
             update.create(records, objects, graph, (model, detector), settings, learning, on_step)
             for warning in late_warnings(records, read_state(records), Path(folder)):
@@ -487,17 +488,18 @@ class Workspace:
         detector: Detector | str | Mapping[str, Any] | None = None,
         steps: int | None = None,
         lr: float | None = None,
+        inputs: str | None = None,
         keep: int | None = None,
     ) -> Outcome:
         """Change settings that were given to `create`; None leaves a setting as it is.
 
-        A new model, or a detector that needs another training, takes effect with the next update, which trains from
-        new random weights; until then predictions use the current model and detector. If only ``threshold``, ``alpha``
+        A new model, new inputs, or a detector that needs another training take effect with the next update, which
+        trains from new random weights; until then predictions use the current ones. If only ``threshold``, ``alpha``
         or ``most`` of the detector changes, the next prediction uses it. Raises `NothingToDoError` if nothing changes.
 
         Parameters
         ----------
-        history, steps, lr, keep
+        history, steps, lr, inputs, keep
             See `create`. A new history also applies to the edges that predictions use.
         model, detector
             An object, a text as on the command line (``"sage:hidden=64"``, ``"gdoc:0.5"``), or only the settings to
@@ -508,7 +510,14 @@ class Workspace:
 
         with self._change() as change:
             return change_settings(
-                change, history=history, model=model, detector=detector, steps=steps, lr=lr, keep=keep
+                change,
+                history=history,
+                model=model,
+                detector=detector,
+                steps=steps,
+                lr=lr,
+                inputs=inputs,
+                keep=keep,
             )
 
     def tag(self, name: str, version: int | str | None = None, *, delete: bool = False) -> Outcome:

@@ -1,0 +1,80 @@
+"""Which words, categories and classes of older neighbours contribute most to a decision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evergraph.nn import Batch, Matrix, MixedMatrix, Neighbours, SparseMatrix
+
+__all__ = ["Attribution", "attribute"]
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """How much one input raises the logit of the predicted class above the mean of all classes.
+
+    Parameters
+    ----------
+    block, name
+        The input: a word, a category, or a class of older neighbours.
+    own
+        The part of the vertex itself.
+    neighbours
+        The part of the vertices around it that have this input, too.
+    """
+
+    block: str
+    name: str
+    own: float
+    neighbours: float
+
+    @property
+    def total(self) -> float:
+        """The sum of both parts."""
+        return self.own + self.neighbours
+
+
+def attribute(
+    forward: Callable[[Batch], Tensor],
+    x: Matrix,
+    graph: Neighbours,
+    names: Sequence[tuple[str, str]],
+    rows: Iterable[int],
+    most: int,
+) -> list[list[Attribution]]:
+    """Return the inputs that contribute most to the predicted class of each of these rows, the largest first.
+
+    A contribution is the input times the gradient. That is exact for linear models and an approximation for others.
+    Each row takes one pass backwards through the model. Dense inputs have no names and are left out.
+    """
+    rows = list(rows)
+    stored = x.sparse if isinstance(x, MixedMatrix) else x
+    if not isinstance(stored, SparseMatrix) or not rows:
+        return [[] for _ in rows]
+    values = stored.values.detach().clone().requires_grad_()
+    stored = replace(stored, values=values)
+    whole = MixedMatrix(x.dense, stored) if isinstance(x, MixedMatrix) else stored
+    logits = forward(Batch(whole, graph, max(rows) + 1, torch.empty(0, dtype=torch.int64)))
+    indptr, indices = stored.pattern.indptr.cpu().numpy(), stored.pattern.indices.cpu().numpy()
+    found = []
+    for row in rows:
+        margin = logits[row].max() - logits[row].mean()
+        (gradient,) = torch.autograd.grad(margin, values, retain_graph=True, allow_unused=True)
+        parts = np.zeros(len(indices)) if gradient is None else (gradient * values).detach().cpu().numpy()
+        inside = slice(indptr[row], indptr[row + 1])
+        total = np.bincount(indices, parts, minlength=len(names))
+        own = np.bincount(indices[inside], parts[inside], minlength=len(names))
+        largest = np.argsort(-total, kind="stable")[:most]
+        found.append(
+            [
+                Attribution(names[column][0], names[column][1], float(own[column]), float(total[column] - own[column]))
+                for column in largest.tolist()
+                if total[column] > 0
+            ]
+        )
+    return found
