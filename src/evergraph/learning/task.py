@@ -64,7 +64,7 @@ class Task:
     seed
         Seed of the draw of these vertices. A vertex that releases its label at a low rate does so at every higher one.
     label_latency
-        Number of periods by which labels arrive late: those of so many periods before the task are not released yet.
+        Number of periods by which labels arrive late: the labels of this many periods before the task are not released.
     reach_back
         If no label of the history is released, extend it back to the latest period before the task with a released
         label. By default the history stays as given; `tasks` reaches back.
