@@ -13,6 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from sklearn.metrics import matthews_corrcoef
@@ -549,6 +550,49 @@ def test_feature_columns_of_a_slice_are_matched_by_name(command, data, tmp_path)
     refused(command("ws", "add", ws, "--vertices", renamed), "renamed.csv", "'emb_2'", "--numbers")
     refused(command("ws", "add", ws, "--vertices", renamed, "--features", "x*"), "one by one")
     assert digest(ws) == before
+
+
+def with_columns(path, rows, **changed):
+    """A table of vertices with numbers, truth values and categories beside the text."""
+    more = [
+        {"pages": at % 9 or "", "open": ("true", "false")[at % 2], "kind": "abc"[at % 3]} for at in range(len(rows))
+    ]
+    more[3] |= changed
+    return write(path, [row | extra for row, extra in zip(rows, more, strict=True)])
+
+
+@pytest.mark.parametrize("imported", [False, True])
+def test_text_numbers_and_categories_go_through_a_workspace(command, data, tmp_path, imported):
+    first = with_columns(tmp_path / "past.csv", rows_of(data / "past.csv"))
+    files = ("--vertices", first, "--edges", data / "past-cites.csv", *COLUMNS)
+    named, ws = ("--numbers", "pages,o*", "--categories", "kind"), tmp_path / "ws"
+    if imported:
+        assert command("import", "tables", *files, *named, "--out", tmp_path / "graph")[0] == 0
+        assert command("ws", "init", ws, "--graph", tmp_path / "graph", *COLUMNS, *TRAINING)[0] == 0
+    else:
+        assert command("ws", "init", ws, *files, *named, *TRAINING)[0] == 0
+    columns = Workspace(ws).state.settings.columns
+    assert (columns.numbers, columns.categories) == (("pages", "open"), ("kind",))
+    assert "2 numbers, 3 categories" in Workspace(ws).graph.features.summary
+
+    new, before = rows_of(data / "2014.csv"), digest(ws)
+    bad = with_columns(tmp_path / "bad.csv", new, pages="many")
+    place = "row 4 (line 5)"
+    refused(command("ws", "add", ws, "--vertices", bad), "bad.csv", "'pages'", place, "'many' is not a number", "Write")
+    bad = with_columns(tmp_path / "bad.csv", new, pages="inf")
+    refused(command("ws", "add", ws, "--vertices", bad), "bad.csv", "'pages'", place, "infinite")
+    refused(command("ws", "add", ws, "--vertices", data / "2014.csv"), "2014.csv", "'pages'", "--numbers")
+    assert digest(ws) == before
+
+    slice_ = with_columns(tmp_path / "new.csv", new, kind="new", pages="NA")
+    assert command("ws", "add", ws, "--vertices", slice_)[0] == 0
+    assert command("ws", "predict", ws)[0] == 0
+    assert command("ws", "verify", ws)[0] == 0
+    graph = Workspace(ws).graph
+    features, start = graph.features, graph.window(2014, 2014).rows.start
+    assert list(features.categories.columns) == ["kind=a", "kind=b", "kind=c", "kind=new"]
+    assert np.isnan(features.numbers.values[start : start + 5, 0]).tolist() == [True, False, False, True, False]
+    assert features.texts[start] == new[0]["title"]
 
 
 def test_a_graph_folder_with_numbers_as_ids_goes_on_with_text_files(command, tmp_path):
