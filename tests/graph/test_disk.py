@@ -330,6 +330,18 @@ def changed(graph: EvolvingGraph) -> Iterator[EvolvingGraph]:
     yield pickle.loads(pickle.dumps(graph))
 
 
+def test_damaged_texts_name_their_file_when_they_are_read(saved: Path) -> None:
+    (path,) = saved.rglob("texts.bytes.npy")
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    texts = disk.open_checked(saved).features.texts
+    assert texts is not None
+    with pytest.raises(DamagedGraphError, match="the texts are damaged") as error:
+        list(texts)
+    assert error.value.file == path
+
+
 def test_damaged_bytes_never_get_a_valid_hash(saved: Path, tmp_path: Path) -> None:
     for path in arrays_in(saved):
         content = bytearray(path.read_bytes())

@@ -22,7 +22,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import IO, Annotated, Any, TypedDict
@@ -246,6 +246,9 @@ def open_graph(folder: Path) -> EvolvingGraph:
     source = SavedArrays(files, {path: arrays[path.stem] for path in files})
     with decoding(folder / MANIFEST, _damaged):
         graph = from_arrays(arrays, manifest.features, TimeAxis(**manifest.time), manifest.about, source)
+    if (texts := graph.features.texts) is not None:
+        named = replace(texts, file=folder / VERSIONS / manifest.version / "texts.bytes.npy")
+        graph = replace(graph, features=replace(graph.features, texts=named))
     counts = (len(graph), graph.n_edges, len(graph.class_names))
     if counts != (manifest.vertices, manifest.edges, manifest.classes):
         raise _damaged(folder / MANIFEST, "the manifest does not agree with the arrays")

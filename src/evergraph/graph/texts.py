@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
@@ -37,6 +38,8 @@ class Texts:
         Where each chunk starts in ``data``, and the end of the last one.
     starts
         The first text of each chunk, and the number of texts.
+    file
+        The file that holds the chunks, to name it in errors.
 
     Examples
     --------
@@ -48,6 +51,7 @@ class Texts:
     data: NDArray[np.uint8]
     offsets: NDArray[np.int64]
     starts: NDArray[np.int64]
+    file: Path | None = None
 
     @classmethod
     def of(cls, texts: Iterable[str] | Strings) -> Texts:
@@ -91,7 +95,7 @@ class Texts:
         for chunk, places in zip(chunks[first].tolist(), np.split(order, first[1:]), strict=True):
             texts, inside = self._chunk(chunk), wanted[places] - self.starts[chunk]
             if not 0 <= inside.min() <= inside.max() < len(texts):
-                raise _damaged("a chunk has other texts")
+                raise self._damaged("a chunk has other texts")
             for place, row in zip(places.tolist(), inside.tolist(), strict=True):
                 found[place] = texts[row]
         return found
@@ -139,12 +143,11 @@ class Texts:
                 raise ValueError("the lengths do not add up")
             return [raw[start:stop].decode() for start, stop in pairwise(ends)]
         except (zlib.error, ValueError) as error:
-            raise _damaged(error) from error
+            raise self._damaged(error) from error
 
-
-def _damaged(problem: object) -> DamagedGraphError:
-    fix = "import the graph again, or restore it from a backup"
-    return DamagedGraphError(f"the texts are damaged ({problem})", fix=fix)
+    def _damaged(self, problem: object) -> DamagedGraphError:
+        fix = "import the graph again, or restore it from a backup"
+        return DamagedGraphError(f"the texts are damaged ({problem})", file=self.file, fix=fix)
 
 
 def _compress(raw: bytes) -> bytes:
