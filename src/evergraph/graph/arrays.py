@@ -251,7 +251,7 @@ def _unpack_features(kind: str, arrays: Arrays) -> Features:
     if "vectors" in arrays:
         vectors = Vectors(arrays["vectors"], arrays["vectors.encoder"].tobytes().decode())
     if "texts.bytes" in arrays:
-        texts = Texts(*(arrays[f"texts.{name}"] for name in ("bytes", "offsets", "starts")))
+        texts = Texts(arrays["texts.bytes"], arrays["texts.offsets"], arrays["texts.starts"])
     return Features(words, numbers, categories, vectors, texts)
 
 
