@@ -150,7 +150,7 @@ def test_a_model_for_another_library_names_the_package(tmp_path: Path, monkeypat
 
     def without(name: str, *more: Any) -> Any:
         if name in ("sentence_transformers", "onnxruntime"):
-            raise ImportError(f"No module named {name!r}")
+            raise ModuleNotFoundError(f"No module named {name!r}")
         return real(name, *more)
 
     monkeypatch.setattr(builtins, "__import__", without)

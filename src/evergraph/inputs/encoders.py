@@ -326,14 +326,15 @@ def _needs(package: str, name: str, install: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
+        why = "" if isinstance(error, ModuleNotFoundError) else f" properly ({error})"
         raise InputError(
-            f"the encoder {name} needs {package}, which is not installed ({error})", fix=f"run: pip install '{install}'"
+            f"the encoder {name} needs {package}, which is not installed{why}", fix=f"run: pip install '{install}'"
         ) from error
 
 
 def _folder_of_package(package: str, name: str, install: str) -> Path:
     """Return the folder of an installed package without importing it."""
-    with _needs(package, name, install):
+    with _needs(package.replace("_", "-"), name, install):
         if (found := find_spec(package)) is None or not found.submodule_search_locations:
-            raise ImportError(f"no module named {package!r}")
+            raise ModuleNotFoundError
         return Path(next(iter(found.submodule_search_locations)))
