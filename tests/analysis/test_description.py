@@ -136,3 +136,10 @@ def test_metamath_is_as_expected():
     assert (found.unseen_vertices, found.test_vertices) == (2_228, 18_337)
     assert "nan" in list(graph.ids)
     assert graph.find(["nan"]).size == 1
+
+
+def test_the_description_lists_all_kinds_of_features() -> None:
+    vertices = {"id": [1, 2], "time": [1, 2], "text": ["old news", "new words"], "n": [1, None], "c": ["x", "y"]}
+    found = describe(EvolvingGraph.build(vertices, numbers=["n"], categories=["c"]))
+    assert found.features == "4 words, 1 number, 2 categories"
+    assert (found.feature_kind, found.feature_width) == ("words numbers categories", 7)

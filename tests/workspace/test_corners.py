@@ -10,7 +10,7 @@ import pytest
 
 from evergraph import EvolvingGraph, InputError
 from evergraph.datasets import synthetic
-from evergraph.datasets.tables import to_tables
+from evergraph.datasets.tables import Columns, to_tables
 from evergraph.detect import DOC
 from evergraph.nn import MLP
 from evergraph.workspace import Workspace, update
@@ -279,6 +279,31 @@ def test_features_in_memory_can_be_added(tmp_path: Path) -> None:
     workspace.add({"id": [5], "time": [3]}, features=[[1.0, 2.0, 3.0]])
     assert workspace.graph.features.numbers.values[-1].tolist() == [1.0, 2.0, 3.0]
     assert workspace.predict().num_rows == 1
+
+
+def test_numbers_that_only_the_settings_name_are_matched_by_these_names(tmp_path: Path) -> None:
+    """As in workspaces of older versions, whose graphs have no names of numbers."""
+    vertices = {"id": [1, 2, 3, 4], "time": [1, 1, 2, 2], "label": list("xyxy")}
+    graph = EvolvingGraph.build(vertices, [(1, 2), (2, 3)], features=np.eye(4, 2, dtype=np.float32))
+    workspace = Workspace.create(
+        tmp_path / "ws", graph, model=MLP(hidden=2), history=1, steps=2, columns=Columns(numbers=("x", "y"))
+    )
+    (tmp_path / "slice.csv").write_text("y,id,time,x,text\n7,5,3,8,not read\n")
+    workspace.add(tmp_path / "slice.csv")
+    (tmp_path / "slice.csv").write_text("y,id,time,x,text\n1,6,3,2,not read\n")
+    workspace.add(tmp_path / "slice.csv", columns=Columns(numbers=("?",)))
+    assert workspace.graph.features.numbers.values[-2:].tolist() == [[8, 7], [2, 1]]
+    assert workspace.graph.features.kinds == ("numbers",)
+
+
+def test_categories_without_any_value_stay_categories(tmp_path: Path) -> None:
+    vertices = {"id": [1, 2], "time": [1, 2], "label": ["x", "y"], "text": ["a word", "words"], "kind": [None, None]}
+    graph = EvolvingGraph.build(vertices, [(1, 2)], categories=["kind"])
+    workspace = Workspace.create(
+        tmp_path / "ws", graph, model=MLP(hidden=2), history=1, steps=2, columns=Columns(categories=("kind",))
+    )
+    workspace.add({"id": [3], "time": [3], "text": ["word"], "kind": ["new"]})
+    assert list(workspace.graph.features.categories.columns) == ["kind=new"]
 
 
 def test_parts_of_an_outcome_are_not_cut_where_a_name_has_a_semicolon(tmp_path: Path) -> None:

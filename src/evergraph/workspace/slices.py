@@ -156,7 +156,7 @@ def _read_vertices(change: Change, given: Any, features: Any, columns: Columns |
         return None
     axis, named, old = change.graph.axis, change.state.settings.columns, change.graph.features
     if not isinstance(given, (str, Path)):
-        return check_vertices(given, **old.arguments(features, None, None, None), axis=axis)
+        return check_vertices(given, **old.arguments(features, None, None, named.categories or None), axis=axis)
     columns = columns or named
     if columns.text is None and old.words is None:
         columns = replace(columns, text="")  # a column named text was not read at first either
