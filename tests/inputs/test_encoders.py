@@ -65,6 +65,15 @@ def test_infinite_vectors_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         Hashed().encode(["a text"])
 
 
+def test_an_encoder_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise Exception("the tokenizer has no unknown word")  # as of the package tokenizers
+
+    monkeypatch.setattr(Hashed, "encode_batch", fail)
+    with pytest.raises(InputError, match=r"the encoder hashed failed \(Exception: the tokenizer has no unknown word\)"):
+        Hashed().encode(["a text"])
+
+
 def test_names_of_encoders() -> None:
     assert known("encoder")[:2] == ["static", "minilm"]
     with pytest.raises(InputError, match=r"no encoder 'statik' \(did you mean 'static'\?\).*static, minilm, or give"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -86,14 +88,21 @@ def test_other_texts_and_other_encoders_are_encoded_again(tmp_path: Path) -> Non
     assert len(other.seen) == len(TEXTS)
 
 
-@pytest.mark.parametrize("cut", [0, 10, -1])
-def test_damaged_parts_are_encoded_again(tmp_path: Path, cut: int) -> None:
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda _: b"",
+        lambda data: data[:10],
+        lambda data: data[:-1] + bytes([data[-1] ^ 1]),
+        lambda data: hashlib.sha256(data[32:-24]).digest() + data[32:-24],
+    ],
+)
+def test_damaged_parts_are_encoded_again(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
     interrupted(tmp_path / "graph")
     parts = [path for path in (tmp_path / "graph.encoding").iterdir() if len(path.name) == 64]
     assert len(parts) == 2
     for path in parts:
-        data = path.read_bytes()
-        path.write_bytes(data[:cut] if cut >= 0 else data[:-1] + bytes([data[-1] ^ 1]))
+        path.write_bytes(damage(path.read_bytes()))
     encoder = Hashed()
     with encoded(TEXTS, encoder, tmp_path / "graph") as vectors:
         np.testing.assert_array_equal(vectors, Hashed().encode(TEXTS))

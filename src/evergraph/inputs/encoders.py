@@ -7,7 +7,7 @@ import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from evergraph.errors import InputError
+from evergraph.errors import EvergraphError, InputError
 from evergraph.names import known, load, unknown
 
 __all__ = [
@@ -75,10 +75,12 @@ class Encoder(ABC):
         order = sorted((row for row, text in enumerate(texts) if text.strip()), key=lambda row: len(texts[row]))
         for start in range(0, len(order), self.batch):
             rows = order[start : start + self.batch]
-            vectors[rows] = self.encode_batch([texts[row] for row in rows])
+            with _failing(f"the encoder {self.name} failed", "use another model, or another version of its package"):
+                vectors[rows] = self.encode_batch([texts[row] for row in rows])
             if progress is not None:
                 progress(start + len(rows))
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        with np.errstate(over="ignore", invalid="ignore"):  # refused below
+            lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         if not np.isfinite(lengths).all():
             raise InputError(
                 f"the encoder {self.name} returned infinite or undefined numbers",
@@ -309,16 +311,19 @@ def _setting(path: Path, key: str) -> Any:
         return json.loads(path.read_bytes()).get(key) if path.is_file() else None
 
 
+def _readable(path: Path) -> AbstractContextManager[None]:
+    return _failing("the model cannot be read", _CHOOSE, path)
+
+
 @contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    # The libraries that read models raise errors of all kinds, among them plain Exception.
+def _failing(problem: str, fix: str, file: Path | None = None) -> Iterator[None]:
+    # The libraries that read and run models raise errors of all kinds, among them plain Exception.
     try:
         yield
-    except InputError:
+    except (EvergraphError, MemoryError):
         raise
     except Exception as error:
-        problem = f"the model cannot be read ({type(error).__name__}: {error})"
-        raise InputError(problem, file=path, fix=_CHOOSE) from error
+        raise InputError(f"{problem} ({type(error).__name__}: {error})", file=file, fix=fix) from error
 
 
 @contextmanager

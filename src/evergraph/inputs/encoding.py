@@ -130,6 +130,6 @@ def _stored(path: Path, shape: tuple[int, int]) -> NDArray[Any] | None:
     except FileNotFoundError:
         return None
     digest, data = content[:_DIGEST], content[_DIGEST:]
-    if hashlib.sha256(data).digest() != digest:
+    if hashlib.sha256(data).digest() != digest or len(data) != 4 * shape[0] * shape[1]:
         return None
     return np.frombuffer(data, "<f4").reshape(shape)
