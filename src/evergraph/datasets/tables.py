@@ -15,17 +15,8 @@ import numpy as np
 from evergraph.datasets.files import TableFile, open_table
 from evergraph.errors import Origin
 from evergraph.graph import ids as id_columns
-from evergraph.graph.columns import (
-    Columns,
-    EdgeColumns,
-    VertexColumns,
-    class_column,
-    edge_columns,
-    id_column,
-    list_column,
-    number_block,
-    vertex_columns,
-)
+from evergraph.graph.cells import class_column, id_column, list_column, number_block
+from evergraph.graph.columns import Columns, EdgeColumns, VertexColumns, edge_columns, vertex_columns
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.features import Features, SparseFeatures, WordCounts
 from evergraph.graph.times import TimeAxis

@@ -16,18 +16,9 @@ from scipy import sparse
 
 from evergraph.errors import InputError, Origin
 from evergraph.graph import ids as id_columns
+from evergraph.graph.cells import class_column, id_column
 from evergraph.graph.classes import ClassRegistry, extend_names
-from evergraph.graph.columns import (
-    EdgeColumns,
-    Ends,
-    VertexColumns,
-    as_table,
-    check_edges,
-    check_vertices,
-    class_column,
-    find_ends,
-    id_column,
-)
+from evergraph.graph.columns import EdgeColumns, Ends, VertexColumns, as_table, check_edges, check_vertices, find_ends
 from evergraph.graph.features import Features, WordCounts, tfidf
 from evergraph.graph.ids import Ids
 from evergraph.graph.times import TimeAxis

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from evergraph.datasets.tables import Columns, read_ids
 from evergraph.errors import InputError, NothingToDoError, Origin
 from evergraph.graph import ids as id_columns
+from evergraph.graph.cells import class_column, id_column, named_column
 from evergraph.graph.classes import UNSEEN
-from evergraph.graph.columns import as_table, class_column, id_column, named_column
+from evergraph.graph.columns import as_table
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.presentation.text import command_line, counted
 from evergraph.workspace.change import Change, Contents, Outcome
