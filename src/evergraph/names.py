@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import Field, fields, is_dataclass, replace
 from difflib import get_close_matches
 from functools import cache
@@ -25,6 +25,7 @@ __all__ = [
     "DEFAULT_MODEL",
     "DETECTORS",
     "ENCODERS",
+    "INPUTS",
     "MODELS",
     "SCORES",
     "THRESHOLDS",
@@ -32,6 +33,7 @@ __all__ = [
     "build_detector",
     "build_model",
     "described",
+    "inputs_in_words",
     "known",
     "load",
     "load_dataset",
@@ -89,6 +91,15 @@ ENCODERS = {
     "minilm": "evergraph.inputs.encoders:MiniLM",
 }
 """Encoders of texts that packages contain; `load_encoder` also takes the folder of a model."""
+INPUTS = {
+    "words": ("word", "words"),
+    "classes": ("class of older neighbours", "classes of older neighbours"),
+    "numbers": ("number", "numbers"),
+    "encoder": ("encoder", "encoder"),
+    "categories": ("category", "categories"),
+}
+"""The blocks that a model can read, each in the singular and in the plural."""
+
 DATASETS = {
     "metamath": "evergraph.datasets.metamath:metamath",
     "synthetic": "evergraph.datasets.synthetic:synthetic",
@@ -443,3 +454,20 @@ def _name_of(kind: str, of: type) -> str:
             if other == kind and same_package and load_plugin(entry) is of:
                 return name
     return of.__qualname__
+
+
+# --- inputs ----------------------------------------------------------------------------------------------------------
+
+
+def inputs_in_words(blocks: Iterable[str]) -> str:
+    """Return the blocks that a model reads as text; a mapping has their numbers of columns.
+
+    Examples
+    --------
+    >>> inputs_in_words(["words", "classes"]), inputs_in_words({"words": 2278, "numbers": 3})
+    ('words, classes of older neighbours', 'words (2,278), numbers (3)')
+    """
+    columns = blocks if isinstance(blocks, Mapping) else {}
+    return ", ".join(
+        INPUTS.get(block, ("", block))[1] + (f" ({columns[block]:,})" if block in columns else "") for block in blocks
+    )

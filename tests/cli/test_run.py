@@ -363,3 +363,18 @@ def test_help_does_not_wait_for_torch():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, "set()")
     assert "--detector" in done.stdout
+
+
+# --- inputs ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_inputs_are_printed_and_in_the_results(command, folder):
+    options = ("--steps", 1, "--first", TIMES[-1], "--seeds", "0,1")
+    code, out, _ = command("run", folder, *options)
+    assert code == 0
+    assert re.search(r"\nInputs \(auto\): words \([0-9,]+\)", out)
+    found = json.loads(command("run", folder, *options, "--inputs", "classes,words", "--json")[1])
+    assert [list(found["inputs"][seed]) for seed in ("0", "1")] == [["classes", "words"]] * 2
+    assert found["inputs"]["0"]["classes"] == found["tasks"][-1]["known_classes"]
+    out = command("run", folder, *options, "--inputs", "classes,words")[1]
+    assert re.search(r"\nInputs: classes of older neighbours \([0-9,]+\), words \([0-9,]+\)\n", out)

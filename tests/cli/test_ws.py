@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import dataclasses
 import errno
 import hashlib
 import json
@@ -269,6 +270,48 @@ def test_review_shows_words_and_neighbours_and_its_file_can_be_given_to_label(co
     write(tmp_path / "review.csv", rows)
     found = json.loads(command("ws", "label", waiting, "--labels", tmp_path / "review.csv", "--json")[1])
     assert (found["labels"], found["new_classes"], found["without"]) == (2, ["Strange"], len(rows) - 2)
+
+
+def test_review_shows_the_reasons_on_demand(command, waiting, tmp_path):
+    (expected,) = Workspace(waiting).review(1, why=True)
+    assert 0 < len(expected.because) <= 3
+    assert {one.block for one in expected.because} <= {"words", "classes"}
+    (row,) = json.loads(command("ws", "review", waiting, "--limit", 1, "--json")[1])["vertices"]
+    assert row["because"] is None
+    (row,) = json.loads(command("ws", "review", waiting, "--limit", 1, "--why", "--json")[1])["vertices"]
+    assert row["because"] == [dataclasses.asdict(one) for one in expected.because]
+    assert row["because"][0].keys() == {"block", "name", "own", "neighbours"}
+    reasons = ", ".join(one.in_words for one in expected.because)
+    assert "because of" not in command("ws", "review", waiting, "--limit", 1)[1]
+    assert f"because of {reasons}" in " ".join(command("ws", "review", waiting, "--limit", 1, "--why")[1].split())
+    command("ws", "review", waiting, "--limit", 2, "--why", "--out", tmp_path / "why.csv")
+    assert rows_of(tmp_path / "why.csv")[0]["because_of"] == reasons
+    assert "because_of" not in rows_of_review(command, waiting, tmp_path)[0]
+
+    command("ws", "update", waiting, "--restart", "cold")  # labels or not: the decisions are those of model 1
+    assert Workspace(waiting).status().model == 1
+    Workspace(waiting).set(steps=2)
+    assert command("ws", "update", waiting, "--restart", "cold")[0] == 0
+    assert Workspace(waiting).review(1, why=True)[0].because is None
+    out = " ".join(command("ws", "review", waiting, "--limit", 1, "--why")[1].split())
+    assert "because of not known: an earlier model decided; run ws predict again" in out
+
+
+def rows_of_review(command, ws, tmp_path):
+    assert command("ws", "review", ws, "--limit", 2, "--out", tmp_path / "plain.csv")[0] == 0
+    return rows_of(tmp_path / "plain.csv")
+
+
+def test_inputs_are_chosen_at_the_start_and_shown(command, data, tmp_path):
+    files = ("--vertices", data / "past.csv", "--edges", data / "past-cites.csv", *COLUMNS, *TRAINING)
+    refused(command("ws", "init", tmp_path / "ws", *files, "--inputs", "words,class"), "there is no input 'class'")
+    refused(command("ws", "init", tmp_path / "ws", *files, "--inputs", "numbers"), "numbers", "has only words")
+    assert not (tmp_path / "ws").exists()
+    assert command("ws", "init", tmp_path / "ws", *files, "--inputs", "classes")[0] == 0
+    assert "inputs classes of older neighbours" in " ".join(command("ws", "status", tmp_path / "ws")[1].split())
+    assert json.loads(command("ws", "status", tmp_path / "ws", "--json")[1])["inputs"] == ["classes"]
+    assert command("ws", "add", tmp_path / "ws", "--vertices", data / "2014.csv")[0] == 0
+    assert command("ws", "predict", tmp_path / "ws")[0] == 0
 
 
 def test_review_shows_the_groups_and_the_vertices_of_one(command, waiting, tmp_path):

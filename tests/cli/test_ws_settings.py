@@ -87,6 +87,18 @@ def test_a_model_that_is_not_trained_yet_is_shown_as_such(command, ws):
     assert told(command, "set", ws)["pending"] == []
 
 
+def test_inputs_that_are_not_read_yet_are_shown_as_such(command, ws):
+    read = told(command, "set", ws)["inputs_read"]
+    assert "inputs auto (the model reads: words" in printed(command, "set", ws)
+    found = told(command, "set", ws, "--inputs", "classes")
+    assert found["changed"]["inputs"] == ["auto", "classes"]
+    assert "because the inputs changed" in found["what"]
+    assert told(command, "set", ws)["inputs_read"] == read
+    assert "inputs classes, from the next update on (the model reads: words" in printed(command, "set", ws)
+    assert told(command, "update", ws)["restart"] == "cold"
+    assert told(command, "set", ws)["inputs_read"] == ["classes"]
+
+
 def test_what_is_set_already_changes_nothing_and_succeeds(command, ws):
     out = printed(command, "set", ws, "--keep", "10", "--threshold", "0.5")
     assert out.startswith("Nothing to do: detector is gdoc (threshold 0.5) already, keep is 10 already")
@@ -97,6 +109,8 @@ def test_what_is_set_already_changes_nothing_and_succeeds(command, ws):
     ("arguments", "words"),
     [
         (["set", "--history", "0"], "--history is '0'"),
+        (["set", "--inputs", "words,"], "there is no input ''"),
+        (["set", "--inputs", "encoder"], "the inputs include encoder, but the graph has only words"),
         (["set", "--most", "0.1"], "the detector gdoc has no setting 'most'"),
         (["set", "--detector", "none", "--threshold", "1"], "the detector none has no setting 'threshold'"),
         (["tag", "--delete"], "--delete is given without a name"),

@@ -11,7 +11,8 @@ import torch
 from evergraph import EvolvingGraph, LifelongLearner, Task
 from evergraph.datasets import synthetic
 from evergraph.detect import Softmax
-from evergraph.nn import GAT, MLP, SGC, GraphSAGE
+from evergraph.names import MODELS, build_model
+from evergraph.nn import GAT, MLP, SGC, GraphSAGE, IsoMaxOutputs
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -81,3 +82,24 @@ def test_nothing_is_named_without_sparse_inputs() -> None:
     learner = LifelongLearner(MLP(hidden=4), Softmax(), steps=2).adapt(task)
     assert learner.explain(task, [0, 1]) == [[], []]
     assert all(value.grad_fn is None for value in (learner.weights_ or {}).values() if isinstance(value, torch.Tensor))
+
+
+@pytest.mark.parametrize("name", [*MODELS, "isomax-outputs"])
+def test_every_model_can_be_explained(name: str) -> None:
+    graph = synthetic(vertices=120, times=4, classes=3, new_classes=0, seed=1)
+    task = Task(graph, 3, 2)
+    model = IsoMaxOutputs(MLP(hidden=4)) if name == "isomax-outputs" else build_model(name)
+    learner = LifelongLearner(model, Softmax(), steps=5, lr=0.05).adapt(task)
+    found = learner.explain(task, [0, 5], most=2)
+    assert [len(one) for one in found] == ([0, 0] if name == "most-frequent" else [2, 2])
+
+
+def test_a_class_that_is_never_predicted_is_not_explained() -> None:
+    graph = synthetic(vertices=200, times=5, classes=2, new_classes=0, seed=1)
+    task = Task(graph, 4, 3)
+    learner = LifelongLearner(MLP(layers=1), Softmax(), steps=20, lr=0.05, inputs="words").adapt(task)
+    other = learner.without_classes([learner.classes_[0]])
+    rows = np.flatnonzero(learner.outputs(task).logits.argmax(1).numpy() == 0)[:3]
+    for before, after in zip(learner.explain(task, rows), other.explain(task, rows), strict=True):
+        # What speaks for one of two classes speaks against the other.
+        assert not {one.name for one in before} & {one.name for one in after}

@@ -22,7 +22,7 @@ from evergraph.detect import DOC, GDOC
 from evergraph.errors import EvergraphError, InputError
 from evergraph.evaluation.configuration import Configuration
 from evergraph.evaluation.metrics import forward_transfer
-from evergraph.evaluation.results import TaskRow
+from evergraph.evaluation.results import TaskRow, inputs_read
 from evergraph.evaluation.run import Run, run
 from evergraph.evaluation.run_folder import RunFolder, read_decisions
 from evergraph.graph.evolving import EvolvingGraph
@@ -181,10 +181,10 @@ def test_a_run_that_is_stopped_has_the_same_decisions_in_the_end(
     """Before the row of a task is there, and before its decisions are."""
     real, calls = getattr(RunFolder, method), iter(range(100))
 
-    def stop(self: RunFolder, *args: Any) -> None:
+    def stop(self: RunFolder, *args: Any, **options: Any) -> None:
         if next(calls) == 1:
             raise KeyboardInterrupt
-        real(self, *args)
+        real(self, *args, **options)
 
     with monkeypatch.context() as patch:
         patch.setattr(RunFolder, method, stop)
@@ -468,3 +468,34 @@ def test_the_default_is_report_html(
     assert command("report", made[0], "--quiet", "--out", "deep/er.html")[0] == 0
     row = TaskRow.from_dict(json.loads((made[0] / "results.jsonl").read_text().splitlines()[0]))
     assert f"{row.test_vertices}" in page_of(run_content(made[0]))
+
+
+# --- inputs ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_report_has_the_inputs_and_the_reasons_for_decisions(made: tuple[Path, Run]) -> None:
+    folder, result = made
+    assert result.as_dict()["inputs"] == {str(seed): result.inputs[seed] for seed in SEEDS}
+    content = run_content(folder)
+    read = inputs_read(result.rows)
+    assert dict(content.details)["inputs"] == f"auto: {read}"
+    assert f"words ({result.inputs[0]['words']:,})" in read
+    rows = is_a(content.review, Review).rows
+    assert rows
+    for row in rows:
+        assert row.because
+        assert all(re.fullmatch(r".+ \((word|class of older neighbours)\)", one) for one in row.because)
+    earlier = folder / "decisions" / "seed-0" / "4.parquet"
+    assert set(read_decisions(earlier.read_bytes()).because) == {None}  # only the last task is shown
+
+
+def test_rows_of_an_earlier_evergraph_have_no_inputs(made: tuple[Path, Run], tmp_path: Path) -> None:
+    folder = shutil.copytree(made[0], tmp_path / "run")
+    lines = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    without = [{name: value for name, value in line.items() if name != "inputs"} for line in lines]
+    (folder / "results.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in without))
+    assert dict(run_content(folder).details)["inputs"] == "auto"
+    lines[-1]["inputs"] = {"words": "many"}
+    (folder / "results.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    with pytest.raises(InputError, match="inputs is"):
+        run_content(folder)

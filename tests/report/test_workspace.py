@@ -14,6 +14,7 @@ from evergraph import EvolvingGraph, Workspace
 from evergraph.datasets import synthetic
 from evergraph.datasets.tables import to_tables
 from evergraph.detect import GDOC
+from evergraph.names import inputs_in_words
 from evergraph.nn import MLP
 from evergraph.report.content import Missing
 from evergraph.report.page import page_of
@@ -186,3 +187,31 @@ def test_the_command_writes_the_page(folder: Path, tmp_path: Path, command) -> N
     code, _, error = command("report", str(folder), "--against", str(folder))
     assert code == 2
     assert "--against compares two runs, but this is a workspace" in error
+
+
+def test_the_report_has_the_inputs_and_the_reasons_for_decisions(folder: Path) -> None:
+    content, workspace = workspace_content(folder), Workspace(folder)
+    vocabulary = workspace.learner().vocabulary_
+    assert vocabulary is not None
+    read = inputs_in_words(vocabulary.sizes(workspace.graph))
+    assert dict(content.details)["settings.inputs"] == f"auto: {read}"
+    rows = workspace.review(20, why=True)
+    assert not isinstance(content.review, Missing)
+    assert [row.because for row in content.review.rows] == [tuple(one.in_words for one in row.because) for row in rows]
+    assert any(row.because for row in rows)
+    assert "because of" in page_of(content)
+
+
+class _Own(MLP):
+    """A model that no file can contain."""
+
+
+def test_a_workspace_with_a_model_of_your_own_has_a_report_without_reasons(tmp_path: Path) -> None:
+    past = EvolvingGraph.build(*to_tables(GRAPH, last=FIRST - 1))
+    workspace = Workspace.create(tmp_path / "ws", past, model=_Own(hidden=4), detector=GDOC(0.99), history=2, steps=2)
+    workspace.add(*to_tables(GRAPH, FIRST, FIRST, labels=False))
+    workspace.predict()
+    assert workspace.review(1, why=True)[0].because
+    content = workspace_content(tmp_path / "ws")
+    assert not isinstance(content.review, Missing)
+    assert {row.because for row in content.review.rows} == {None}

@@ -93,6 +93,8 @@ CHANGES: list[tuple[dict[str, Any], bool]] = [  # and whether the next update st
     ({"detector": AutoDetector(most=0.1)}, True),
     ({"steps": 3}, False),
     ({"lr": 0.01}, False),
+    ({"inputs": "words"}, True),
+    ({"inputs": "classes,words"}, True),
     ({"keep": 3}, False),
     ({"history": np.int64(1), "lr": np.float32(0.5), "keep": np.int64(3)}, False),
     ({"model": "gcn:hidden=4", "detector": "auto", "history": 1, "steps": 3, "lr": 0.01, "keep": 2}, True),
@@ -197,6 +199,29 @@ def test_a_rollback_restores_the_settings(workspace: Workspace) -> None:
     assert set(workspace.state.settings.pending) == {"model", "detector"}
 
 
+def test_new_inputs_are_read_from_the_next_update_on(workspace: Workspace) -> None:
+    assert "words" in workspace.status().inputs
+    workspace.set(inputs="classes")
+    assert "words" in again(workspace).status().inputs  # the model is still the old one
+    assert workspace.status().next_command == "update"
+    outcome = workspace.update("warm")
+    assert outcome.facts["restart"] == "cold"
+    assert "the inputs changed" in outcome.what
+    assert again(workspace).status().inputs == ("classes",)
+    vocabulary = workspace.learner().vocabulary_
+    assert vocabulary is not None
+    assert {block for block, _ in vocabulary.columns()} == {"classes"}
+    workspace.rollback(2, model_only=True)
+    assert "words" in workspace.status().inputs
+    assert workspace.settings()["inputs"] == "auto"
+    workspace.rollback(4)
+    assert (workspace.status().inputs, workspace.settings()["inputs"]) == (("classes",), "classes")
+    assert workspace.predict().num_rows
+    workspace.set(inputs="words")
+    workspace.set(inputs="classes")  # as it is trained: there is nothing left to do
+    assert workspace.state.settings.pending == {}
+
+
 def test_a_rollback_deletes_no_version_that_is_kept(workspace: Workspace) -> None:
     workspace.set(keep=2)
     workspace.set(keep=9)
@@ -267,6 +292,9 @@ def test_wrong_settings_are_refused_and_change_nothing(workspace: Workspace) -> 
         ({"detector": {"most": 0.1}}, "the detector gdoc has no setting 'most'"),
         ({"detector": {"threshold": 7.0}}, "threshold is 7"),
         ({"keep": 4, "detector": "gdocc"}, "there is no detector 'gdocc'"),
+        ({"inputs": "word"}, "there is no input 'word'"),
+        ({"inputs": ""}, "there is no input ''"),
+        ({"inputs": "words,numbers"}, "the inputs include numbers, but the graph has only words"),
     ]:
         with pytest.raises(InputError, match=match):
             workspace.set(**given)

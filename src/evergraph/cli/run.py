@@ -181,7 +181,7 @@ def show(to: Console, graph: str, result: Run) -> None:
     """Print the tasks and the summary of a run."""
     from rich.text import Text
 
-    from evergraph.evaluation.results import histories
+    from evergraph.evaluation.results import histories, inputs_read
 
     settings = result.configuration
     size, note = histories(settings["history"], result.rows)
@@ -196,6 +196,8 @@ def show(to: Console, graph: str, result: Run) -> None:
         settings["mode"],
     ]
     to.print(Text(visible(", ".join(parts))))
+    if read := inputs_read(result.rows):
+        to.print(Text(f"Inputs{' (auto)' if settings['inputs'] == 'auto' else ''}: {read}"))
     to.print()
     _show_tasks(to, result)
     if note:

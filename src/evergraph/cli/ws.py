@@ -61,6 +61,10 @@ Edges = Annotated[Path | None, option("edges", "FILE", "Edges: .csv, .tsv (also 
 VertexIds = Annotated[Path | None, option("vertices", "FILE", "Table with a column of vertex ids.")]
 Ids = Annotated[str | None, option("ids", "IDS", "Vertex ids, separated by commas.")]
 _LIMIT = "Number of single vertices shown after the groups, or written with --out. Default: 20; with --out all."
+_WHY = (
+    "Also show which words, categories and classes of older neighbours contribute most to the nearest class. This "
+    "loads the model."
+)
 _WAIT = "Seconds to wait for another process that is writing. Default: do not wait."
 Wait = Annotated[float, option("wait", "SECONDS", _WAIT, min=0, show_default=False)]
 ReplaceFile = Annotated[bool, option("replace", None, "Overwrite an existing file.")]
@@ -645,6 +649,7 @@ def review(
     ws: Folder,
     limit: Annotated[int | None, option("limit", "N", _LIMIT, min=1)] = None,
     group: Annotated[int | None, typer.Option(metavar="N", help="Show only the vertices of this group.")] = None,
+    why: Annotated[bool, typer.Option("--why", help=_WHY)] = False,
     out: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write the vertices to this .csv file, with an empty column for labels."),
@@ -669,7 +674,7 @@ def review(
     rows, groups, status, columns = _look(
         ws,
         quiet or as_json,
-        lambda w: (w.review(limit, group=group), w.groups(), w.status(), w.state.settings.columns),
+        lambda w: (w.review(limit, group=group, why=why), w.groups(), w.status(), w.state.settings.columns),
     )
     total = status.to_review if group is None else groups[group - 1].size
     label = columns.label or "label"
@@ -692,7 +697,7 @@ def review(
             echo_next(command_line("ws", "label", ws, "--labels", out), f"after you have filled in the column {label}")
     elif not quiet:
         ws_output.show_groups(console(), groups, status.to_review, only=group)
-        ws_output.show_review(console(), rows, total, group=group)
+        ws_output.show_review(console(), rows, total, group=group, why=why)
 
 
 @app.command(short_help="Show the status and what to do next.", epilog="Example: evergraph ws status ws")

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from evergraph.errors import InputError
 from evergraph.graph.classes import UNSEEN
+from evergraph.names import inputs_in_words
 from evergraph.presentation.table import Cell, Column, to_rich
 from evergraph.presentation.table import Table as ResultTable
 from evergraph.presentation.text import SAFE_COLUMN, counted, spreadsheet_safe, visible
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _Row = TypeVar("_Row")
 _CSV, _PARQUET = ".csv", ".parquet"
 
+_EARLIER = "not known: an earlier model decided; run ws predict again"
 _MOST_DECISIONS = 20
 _MOST_LINES = 40
 _MOST_CLASSES = 4
@@ -85,6 +87,7 @@ def show_status(to: Console, folder: Path, found: Status, last: SliceScores | No
         "history": found.history_why.removeprefix("history of "),
         "labels": "none to train on" if found.last_labelled is None else f"up to {found.last_labelled}{lag}",
         "model": f"{found.model}, {found.model_restart}: {found.model_why}",
+        "inputs": inputs_in_words(found.inputs),
         "classes": f"{found.classes:,} known to the model",
         "retired": ", ".join(found.retired),
         "waiting": f"{counted(found.fresh_labels, 'label')} to train on, "
@@ -160,7 +163,9 @@ def show_groups(to: Console, groups: Sequence[ReviewGroup], total: int, *, only:
     to.print()
 
 
-def show_review(to: Console, rows: Sequence[FlaggedVertex], total: int, *, group: int | None = None) -> None:
+def show_review(
+    to: Console, rows: Sequence[FlaggedVertex], total: int, *, group: int | None = None, why: bool = False
+) -> None:
     """Print flagged vertices, or those of one group."""
     from evergraph.analysis.explain import in_words, shortened
 
@@ -181,6 +186,9 @@ def show_review(to: Console, rows: Sequence[FlaggedVertex], total: int, *, group
         most = in_words(row.neighbours[:_MOST_CLASSES])
         left = sum(count for _, count in row.neighbours[_MOST_CLASSES:])
         _add(table, "neighbours", (f"{most}, others {left:,}" if left else most) or "none")
+        if why:
+            reasons = None if row.because is None else ", ".join(one.in_words for one in row.because)
+            _add(table, "because of", _EARLIER if reasons is None else reasons or "no word, category or class")
         to.print(table)
     more = f"; {len(rows):,} shown (more: --limit N; all: --out FILE)" if total > len(rows) else ""
     which = "to review" if group is None else f"in group {group}"
@@ -211,13 +219,19 @@ def show_tags(to: Console, entries: Sequence[LogEntry]) -> None:
     to.print(table)
 
 
-def show_settings(to: Console, settings: Mapping[str, Any], pending: Sequence[str]) -> None:
-    """Print the settings of a workspace; those that are pending apply from the next update on."""
+def show_settings(to: Console, settings: Mapping[str, Any], pending: Sequence[str], inputs: Sequence[str]) -> None:
+    """Print the settings of a workspace; those that are pending apply from the next update on.
+
+    ``inputs`` are the blocks that the model reads now.
+    """
     from evergraph.workspace.settings import in_words
 
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for name, value in settings.items():
-        _add(table, name, in_words(value) + (", from the next update on" if name in pending else ""))
+        text = in_words(value) + (", from the next update on" if name in pending else "")
+        if name == "inputs" and (value == "auto" or name in pending):
+            text += f" (the model reads: {inputs_in_words(inputs)})"
+        _add(table, name, text)
     to.print(table)
 
 
@@ -305,7 +319,7 @@ def write_review(
     """Write flagged vertices as CSV with an empty column for labels, under the names that ws label reads."""
     from evergraph.analysis.explain import in_words
 
-    texts = any(row.text is not None for row in rows)
+    texts, why = (any(getattr(row, name) is not None for row in rows) for name in ("text", "because"))
     heads = [
         "time",
         "score",
@@ -314,6 +328,7 @@ def write_review(
         *(["text"] if texts else []),
         "words",
         "neighbours",
+        *(["because_of"] if why else []),
         "model",
         "group",
     ]
@@ -328,6 +343,7 @@ def write_review(
             *([row.text or ""] if texts else []),
             ", ".join(row.words),
             in_words(row.neighbours),
+            *([", ".join(one.in_words for one in row.because or ())] if why else []),
             row.model,
             row.group,
             "",

@@ -62,13 +62,15 @@ def change_settings(
     if any(value is not None for value in given.values()):
         _change(ws, "set", lambda workspace, _: workspace.set(**given), as_json, quiet, wait)
         return
-    found, pending = _look(ws, quiet or as_json, lambda w: (w.settings(), list(w.state.settings.pending)))
+    found, pending, read = _look(
+        ws, quiet or as_json, lambda w: (w.settings(), list(w.state.settings.pending), w.status().inputs)
+    )
     if as_json:
-        print_json({"workspace": str(ws), "settings": found, "pending": pending})
+        print_json({"workspace": str(ws), "settings": found, "pending": pending, "inputs_read": list(read)})
     elif not quiet:
         from evergraph.cli import ws_output
 
-        ws_output.show_settings(console(), found, pending)
+        ws_output.show_settings(console(), found, pending, read)
 
 
 def _part(kind: str, name: str | None, **settings: float | None) -> Any:

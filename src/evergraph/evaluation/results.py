@@ -15,11 +15,22 @@ from numpy.typing import ArrayLike, NDArray
 
 from evergraph.errors import EvergraphError, InputError
 from evergraph.evaluation.metrics import Confusion, Interval, TaskScores, mean_known, or_none, over_seeds, pooled
+from evergraph.names import inputs_in_words
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["NUMERICS_VERSION", "Results", "Summary", "TaskRow", "aggregate", "histories", "summary_of"]
+__all__ = [
+    "NUMERICS_VERSION",
+    "Results",
+    "Summary",
+    "TaskRow",
+    "aggregate",
+    "histories",
+    "inputs_read",
+    "last_inputs",
+    "summary_of",
+]
 
 NUMERICS_VERSION = 1
 """Raised whenever the same run gives different numbers than before; results of other versions are not used."""
@@ -28,7 +39,8 @@ _MOST_NAMED = 5
 _COUNTS = tuple(entry.name for entry in fields(Confusion))
 _WHOLE = {"seed", "window_vertices", "train_vertices", "test_vertices", "known_classes", "vertices"}
 _WHOLE |= {count + suffix for count in _COUNTS for suffix in ("", "_never_before")}
-_OTHER = {"time": (int, str), "history": (int, str), "new_classes": (list,), "seconds_adapt": (float, int)}
+_OTHER: dict[str, tuple[type, ...]] = {"time": (int, str), "history": (int, str), "new_classes": (list,)}
+_OTHER |= {"seconds_adapt": (float, int), "inputs": (dict,)}
 _OTHER["seconds_predict"] = _OTHER["seconds_adapt"]
 
 
@@ -55,6 +67,9 @@ class TaskRow:
         Learning rate and last loss of the training; None for a model that is not trained.
     seconds_adapt, seconds_predict
         Seconds of training and of prediction.
+    inputs
+        The blocks that the model reads (`evergraph.inputs.vocabulary.BLOCKS`) with their numbers of columns; empty in
+        rows of version 0.1.
 
     Examples
     --------
@@ -78,6 +93,7 @@ class TaskRow:
     loss: float | None
     seconds_adapt: float
     seconds_predict: float
+    inputs: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def seconds(self) -> float:
@@ -90,18 +106,20 @@ class TaskRow:
         for entry in fields(self):
             value = getattr(self, entry.name)
             found |= value.as_dict() if isinstance(value, TaskScores) else {entry.name: value}
-        return found | {"new_classes": list(self.new_classes)}
+        return found | {"new_classes": list(self.new_classes), "inputs": dict(self.inputs)}
 
     @classmethod
     def from_dict(cls, flat: Mapping[str, Any]) -> TaskRow:
         """Read and check what `as_dict` returns."""
         scores = TaskScores.from_dict(flat)
+        flat = {"inputs": {}, **flat}
         names = [entry.name for entry in fields(cls) if entry.name != "scores"]
         if missing := [name for name in names if name not in flat]:
             raise InputError(f"the row lacks {', '.join(missing)}", fix="pass everything that as_dict returned")
         for name, value in flat.items():
             kinds = _OTHER.get(name) or ((int,) if name in _WHOLE else (int, float, type(None)))
-            if isinstance(value, bool) or not isinstance(value, kinds):
+            columns = value.values() if isinstance(value, dict) else ()
+            if isinstance(value, bool) or not isinstance(value, kinds) or not all(type(one) is int for one in columns):
                 raise InputError(f"{name} is {value!r} in the row", fix="pass what as_dict returned")
             if name in _WHOLE and isinstance(value, int) and value < 0:
                 raise InputError(f"{name} is {value!r} in the row", fix="pass what as_dict returned")
@@ -173,7 +191,8 @@ class Results:
         columns = {}
         for seed, of_seed in rows.items():
             flat = [row.as_dict() if isinstance(row, TaskRow | TaskScores) else row for row in of_seed]
-            columns[seed] = {name: [row[name] for row in flat] for name in (flat[0] if flat else ())}
+            names = [name for name in (flat[0] if flat else ()) if name != "inputs"]  # not a metric
+            columns[seed] = {name: [row[name] for row in flat] for name in names}
         return cls(columns, totals or {}, about or {})
 
     @property
@@ -351,6 +370,21 @@ def histories(wanted: int | str, rows: Mapping[int, Sequence[TaskRow]]) -> tuple
         f"{len(longer):,} of {tasks:,} tasks have no label to train on within the history of {size}. "
         f"They reach back to the latest one (task: history): {some}{more}."
     )
+
+
+def last_inputs(rows: Mapping[int, Sequence[TaskRow]]) -> dict[int, dict[str, int]]:
+    """Return the blocks that the model of each seed reads in its last task, with their numbers of columns."""
+    return {seed: dict(of_seed[-1].inputs) if of_seed else {} for seed, of_seed in rows.items()}
+
+
+def inputs_read(rows: Mapping[int, Sequence[TaskRow]]) -> str:
+    """Return the inputs of all seeds as text; "" if an earlier Evergraph did not store them."""
+    of_seeds: dict[str, list[str]] = {}
+    for seed, columns in last_inputs(rows).items():
+        of_seeds.setdefault(inputs_in_words(columns), []).append(str(seed))
+    if len(of_seeds) == 1:
+        return next(iter(of_seeds))
+    return "; ".join(f"{text or 'not stored'} (seed {', '.join(seeds)})" for text, seeds in of_seeds.items())
 
 
 def _countable(row: Mapping[str, Any]) -> dict[str, Any]:

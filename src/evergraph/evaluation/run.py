@@ -20,7 +20,7 @@ from evergraph.errors import EvergraphError, InputError
 from evergraph.evaluation.configuration import Configuration, flat
 from evergraph.evaluation.metrics import evaluate
 from evergraph.evaluation.processes import completed, executor_for, jobs_for, threads_each
-from evergraph.evaluation.results import NUMERICS_VERSION, Results, Summary, TaskRow
+from evergraph.evaluation.results import NUMERICS_VERSION, Results, Summary, TaskRow, last_inputs
 from evergraph.evaluation.run_folder import RunFolder, open_run
 from evergraph.graph.arrays import fingerprint
 from evergraph.graph.evolving import EvolvingGraph
@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 # Bytes of a process with its libraries, and of a vertex of the window with features, activations and gradients: above
 # what runs on graphs of up to 200,000 vertices take.
 _PROCESS, _VERTEX = 600_000_000, 6_000
+
+_REASONS = 3  # for a decision
 
 OnProgress = Callable[[int, int, int, int, int], object]
 """Called with the index of the seed, the index of the task, the number of tasks, the steps done, and all steps.
@@ -70,6 +72,11 @@ class Run:
         """The seeds in their given order."""
         return tuple(self.rows)
 
+    @property
+    def inputs(self) -> dict[int, dict[str, int]]:
+        """For each seed the blocks that its model reads, with their numbers of columns at the end of the run."""
+        return last_inputs(self.rows)
+
     @cached_property
     def results(self) -> Results:
         """The results table of the run."""
@@ -91,11 +98,12 @@ class Run:
         return replace(self.results, about={"graph": self.graph, **flat(self.configuration)}).to_frame()
 
     def as_dict(self) -> dict[str, Any]:
-        """Return a dict for JSON: each metric of the summary by its name, and the configuration, seeds and tasks."""
+        """Return a dict for JSON: the metrics of the summary by name, and configuration, seeds, inputs and tasks."""
         return {
             **self.summary(),
             "configuration": dict(self.configuration),
             "seeds": list(self.seeds),
+            "inputs": {str(seed): columns for seed, columns in self.inputs.items()},
             "tasks": self.tasks(),
         }
 
@@ -293,7 +301,9 @@ def _run_seed(
         for index in range(learner.tasks_, len(plan)):
             # A new task object: it caches its windows, which would otherwise accumulate.
             task = replace(plan[index], seed=seed)
-            on_decided = None if store is None else partial(store.store_decisions, task)
+            # Reports show the reasons for decisions of the last task.
+            explain = partial(learner.explain, task, most=_REASONS) if index == len(plan) - 1 else None
+            on_decided = None if store is None else partial(store.store_decisions, task, explain=explain)
             before = index * steps
             row = run_task(learner, task, partial(_on_step, on_steps, before), on_decided=on_decided)
             rows.setdefault(row.time, row)
@@ -364,4 +374,5 @@ def run_task(
         loss=learner.losses_[-1] if learner.losses_ else None,
         seconds_adapt=adapted - start,
         seconds_predict=decided - adapted,
+        inputs={} if learner.vocabulary_ is None else learner.vocabulary_.sizes(task.graph),
     )

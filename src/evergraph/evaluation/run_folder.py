@@ -23,7 +23,7 @@ import contextlib
 import io
 import json
 import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +39,7 @@ from evergraph.storage.decoding import InvalidJsonError, parse_json
 from evergraph.storage.files import LOCK, append_line, disk_errors, locked, only_one, shared, sync_folder, write_atomic
 
 if TYPE_CHECKING:
+    from evergraph.learning.attribution import Attribution
     from evergraph.learning.task import Decisions, Task
 
 __all__ = ["DecisionTable", "RunFolder", "StoredRun", "open_run", "read_decisions", "read_run", "write_decisions"]
@@ -53,6 +54,8 @@ CHECKPOINTS = "checkpoints"
 PROCESSES = ".processes"
 
 _SeedAndTime = tuple[int, int | str]
+Explain = Callable[[Sequence[int]], "list[list[Attribution]]"]
+"""Returns what contributes most to the most likely class of test vertices, given their numbers."""
 
 _NOT_WRITTEN = "the run could not be written"
 _NO_RUN = "this is not the file of a run, or it is damaged"
@@ -83,13 +86,13 @@ class RunFolder:
             with disk_errors(path, _NOT_WRITTEN):
                 write_atomic(path, data)
 
-    def store_decisions(self, task: Task, decisions: Decisions) -> None:
+    def store_decisions(self, task: Task, decisions: Decisions, explain: Explain | None = None) -> None:
         """Write the decisions of a task, unless they are already there together with their row."""
         time = task.graph.axis.value(task.time)
         path = decisions_file(self.path, task.seed, time)
         if (task.seed, time) in self.rows and path.exists():
             return
-        data = write_decisions(task, decisions)
+        data = write_decisions(task, decisions, explain)
         with disk_errors(path, _NOT_WRITTEN):
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(path, data)
@@ -337,6 +340,8 @@ class DecisionTable:
     words, neighbours, texts
         For the flagged vertices with the highest scores: characteristic words (None without text), the known classes of
         their neighbours with counts, and the original texts, shortened. None for all others.
+    because
+        For the same vertices of the last task: the inputs that contribute most to the most likely class, as text.
     """
 
     ids: list[str] | list[int]
@@ -350,6 +355,7 @@ class DecisionTable:
     words: list[tuple[str, ...] | None]
     neighbours: list[tuple[tuple[str, int], ...] | None]
     texts: list[str | None]
+    because: list[tuple[str, ...] | None]
 
     def __len__(self) -> int:
         return len(self.best)
@@ -360,8 +366,10 @@ class DecisionTable:
         return np.array([name is not None for name in self.truth], bool)
 
 
-def write_decisions(task: Task, decisions: Decisions) -> bytes:
+def write_decisions(task: Task, decisions: Decisions, explain: Explain | None = None) -> bytes:
     """Return the Parquet file of a task's decisions; ``truth``, ``unseen`` and ``never_before`` are null without label.
+
+    With ``explain``, it has the reasons for the decisions that are described.
 
     Examples
     --------
@@ -399,6 +407,9 @@ def write_decisions(task: Task, decisions: Decisions) -> bytes:
     around = neighbours_of(window, chosen + task.test.start, codes)
     for row, row_words, row_neighbours in zip(chosen.tolist(), found_words, around, strict=True):
         words[row], neighbours[row] = row_words or None, row_neighbours
+    because: list[Any] = [None] * len(decisions)
+    for row, reasons in zip(chosen.tolist(), explain(chosen.tolist()) if explain else (), strict=explain is not None):
+        because[row] = [one.in_words for one in reasons]
 
     def names(column: NDArray[np.object_]) -> pa.Array:
         return pa.array(column, pa.string()).dictionary_encode()
@@ -416,6 +427,7 @@ def write_decisions(task: Task, decisions: Decisions) -> bytes:
             "words": pa.array(words, pa.list_(pa.string())),
             "neighbours": pa.array(neighbours, pa.map_(pa.string(), pa.int64())),
             "text": pa.array(texts, pa.string()),
+            "because": pa.array(because, pa.list_(pa.string())),
         }
     )
     file = io.BytesIO()
@@ -437,6 +449,8 @@ def read_decisions(data: bytes, path: Path | None = None) -> DecisionTable:
                 raise TypeError(f"the column {name} holds no names")
         if "text" in table.column_names and table.schema.field("text").type != pa.string():
             raise TypeError("the column text holds no texts")
+        if "because" in table.column_names and table.schema.field("because").type != pa.list_(pa.string()):
+            raise TypeError("the column because holds no lists of texts")
         columns = table.to_pydict()
         return DecisionTable(
             ids=columns["id"],
@@ -450,6 +464,7 @@ def read_decisions(data: bytes, path: Path | None = None) -> DecisionTable:
             words=[None if words is None else tuple(words) for words in columns["words"]],
             neighbours=[None if near is None else tuple(near) for near in columns["neighbours"]],
             texts=columns.get("text", [None] * len(table)),  # older files have none
+            because=[None if one is None else tuple(one) for one in columns.get("because", [None] * len(table))],
         )
     except MemoryError:
         raise

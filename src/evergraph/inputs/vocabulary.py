@@ -125,6 +125,13 @@ class Vocabulary:
         """Number of columns."""
         return self.dense + sum(len(names) for _, names in self.runs)
 
+    def sizes(self, graph: EvolvingGraph) -> dict[str, int]:
+        """Return the number of columns of each block; those of dense blocks are the graph's."""
+        return {
+            block: _dense_width(graph, [block]) if block in _DENSE else len(self._places[block])
+            for block in self.blocks
+        }
+
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the words, in the order of their columns."""

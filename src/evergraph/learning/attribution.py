@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from evergraph.names import INPUTS
 from evergraph.nn import Batch, Matrix, MixedMatrix, Neighbours, SparseMatrix
 
 __all__ = ["Attribution", "attribute"]
@@ -32,6 +33,11 @@ class Attribution:
     name: str
     own: float
     neighbours: float
+
+    @property
+    def in_words(self) -> str:
+        """Name and block, as in ``lemma (word)``."""
+        return f"{self.name} ({INPUTS.get(self.block, (self.block,))[0]})"
 
     @property
     def total(self) -> float:
@@ -60,6 +66,8 @@ def attribute(
     stored = replace(stored, values=values)
     whole = MixedMatrix(x.dense, stored) if isinstance(x, MixedMatrix) else stored
     logits = forward(Batch(whole, graph, max(rows) + 1, torch.empty(0, dtype=torch.int64)))
+    if not logits.requires_grad:  # the model reads no input
+        return [[] for _ in rows]
     indptr, indices = stored.pattern.indptr.cpu().numpy(), stored.pattern.indices.cpu().numpy()
     found = []
     for row in rows:

@@ -404,7 +404,11 @@ class LifelongLearner:
         ]
         weights, model = self.weights_, self._model()
         places = [task.test.start + row for row in rows]
-        return attribute(lambda batch: model.forward(weights, batch, None)[0], x, graph, names, places, most)
+
+        def forward(batch: Batch) -> Tensor:
+            return self._exclude(Outputs(*model.forward(weights, batch, None))).logits
+
+        return attribute(forward, x, graph, names, places, most)
 
     def _exclude(self, outputs: Outputs) -> Outputs:
         """Outputs with which no vertex is predicted as an excluded class."""

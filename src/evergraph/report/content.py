@@ -146,6 +146,7 @@ class FlaggedVertex:
     neighbours: tuple[tuple[str, int], ...] | None = None
     truth: str | None = None
     text: str | None = None
+    because: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -296,6 +296,8 @@ def _review(review: Review, _: ReportContent) -> Body:
         columns["words"] = [" ".join(row.words or ()) or _NONE for row in review.rows]
     if any(row.neighbours is not None for row in review.rows):
         columns["neighbours"] = [_neighbours(row.neighbours or ()) for row in review.rows]
+    if any(row.because for row in review.rows):
+        columns["because of"] = [", ".join(row.because or ()) or _NONE for row in review.rows]
     if any(row.truth is not None for row in review.rows):
         columns["true class"] = [row.truth or _NONE for row in review.rows]
     rows = list(zip(*columns.values(), strict=True))

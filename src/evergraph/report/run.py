@@ -14,7 +14,7 @@ from evergraph.analysis import GraphDescription
 from evergraph.errors import InputError
 from evergraph.evaluation.configuration import differences, flat
 from evergraph.evaluation.metrics import Confusion, forward_transfer, or_none, over_seeds
-from evergraph.evaluation.results import Results, TaskRow, histories
+from evergraph.evaluation.results import Results, TaskRow, histories, inputs_read
 from evergraph.evaluation.run_folder import DecisionTable, StoredRun, decisions_file, read_decisions, read_run
 from evergraph.graph.classes import UNSEEN
 from evergraph.names import DETECTORS, MODELS
@@ -189,6 +189,8 @@ def _details(run: StoredRun, graph: GraphDescription | None, seeds: Sequence[int
         found["periods"] = f"{graph.times[0]} to {graph.times[-1]}, in {graph.time_steps}"
         found |= {f"graph: {key}": value for key, value in graph.about.items()}
     found |= {name: "not set" if value is None else str(value) for name, value in flat(settings).items()}
+    if read := inputs_read({seed: run.rows[seed] for seed in seeds}):
+        found["inputs"] = f"auto: {read}" if found.get("inputs") == "auto" else read
     found["seeds"] = ", ".join(map(str, seeds))
     found |= {f"seconds, seed {seed}": f"{sum(row.seconds for row in run.rows[seed]):,.1f}" for seed in seeds}
     found["graph fingerprint"] = str(run.identity["fingerprint"])
@@ -336,6 +338,7 @@ def _review(decided: DecisionTable, time: str, seeds: Sequence[int]) -> Review |
             neighbours=decided.neighbours[row],
             truth=decided.truth[row],
             text=decided.texts[row],
+            because=decided.because[row],
         )
         for row in sorted(described, key=lambda row: (-decided.score[row], row))
     ]

@@ -11,7 +11,10 @@ import numpy as np
 from evergraph import __version__
 from evergraph.analysis import GraphDescription, describe
 from evergraph.analysis.explain import shortened
+from evergraph.errors import DamagedWorkspaceError, InputError
 from evergraph.evaluation.configuration import flat
+from evergraph.learning.checkpoint import unpack_vocabulary
+from evergraph.names import inputs_in_words
 from evergraph.presentation.text import command_line, counted
 from evergraph.report.content import (
     Band,
@@ -167,7 +170,12 @@ def _of_decisions(
 
 
 def _review(workspace: Workspace, there: int) -> Review | Missing:
-    rows = workspace.review(_MOST)
+    try:
+        rows = workspace.review(_MOST, why=True)
+    except DamagedWorkspaceError:
+        raise
+    except InputError:  # the model is one of the user's own, which no file contains
+        rows = workspace.review(_MOST)
     if not rows:
         return Missing("No vertex without a label is flagged as unseen.")
     found = tuple(
@@ -180,6 +188,7 @@ def _review(workspace: Workspace, there: int) -> Review | Missing:
             words=row.words or None,
             neighbours=row.neighbours,
             text=None if row.text is None else shortened(row.text),
+            because=None if row.because is None else tuple(one.in_words for one in row.because),
         )
         for row in rows
     )
@@ -242,6 +251,8 @@ def _details(
     }
     settings = {name: described[name] for name in ("model", "detector", "settings")}
     found |= {name: "not set" if value is None else str(value) for name, value in flat(settings).items()}
+    read = inputs_in_words(unpack_vocabulary(described["vocabulary"]).sizes(workspace.graph))
+    found["settings.inputs"] = f"auto: {read}" if found.get("settings.inputs", "auto") == "auto" else read
     if state.retired:
         found["retired classes"] = ", ".join(state.retired)
     for record in models:

@@ -206,6 +206,15 @@ def read_description(objects: Objects, state: WorkspaceState) -> dict[str, Any]:
         return content
 
 
+def read_inputs(objects: Objects, state: WorkspaceState) -> tuple[str, ...]:
+    """Read which blocks the model of a version reads, without loading it."""
+    with decoding(objects.folder / state.learner, _damaged_learner):
+        vocabulary = converted(read_description(objects, state)["vocabulary"], dict[str, Any])
+        if "names" in vocabulary:  # of version 0.1
+            return ("numbers" if vocabulary["names"] is None else "words",)
+        return converted(vocabulary["blocks"], tuple[str, ...])
+
+
 def _damaged_learner(path: Path, problem: str) -> DamagedWorkspaceError:
     return DamagedWorkspaceError(f"the learner is damaged: {problem}", file=path, fix=_RESTORE)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from evergraph.errors import InputError, NothingToDoError
 from evergraph.graph import ids as id_columns
 from evergraph.graph.classes import UNSEEN
 from evergraph.graph.evolving import EvolvingGraph
+from evergraph.learning.attribution import Attribution
 from evergraph.learning.learner import EXCLUDED, LifelongLearner
 from evergraph.learning.task import Task
 from evergraph.presentation.text import counted
@@ -24,7 +25,7 @@ from evergraph.workspace.change import Change
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["best_classes", "predict", "without_labels_of"]
+__all__ = ["best_classes", "explain", "predict", "without_labels_of"]
 
 _NEAREST, _DIGITS = 3, 6
 
@@ -68,6 +69,31 @@ def best_classes(
     return np.array(learner.classes_, object)[columns.cpu().numpy()]
 
 
+def explain(
+    learner: LifelongLearner,
+    graph: EvolvingGraph,
+    rows: Sequence[int],
+    history: int | None,
+    retired: Collection[str],
+    most: int = 3,
+) -> dict[int, tuple[Attribution, ...]]:
+    """Return the inputs that contribute most to the most likely known class of vertices, given their rows."""
+    found: dict[int, tuple[Attribution, ...]] = {}
+    times = graph.times[rows].tolist()
+    for time in dict.fromkeys(times):
+        task = _task(graph, time, history, retired)
+        those = [row for row, own in zip(rows, times, strict=True) if own == time]
+        first = task.window.rows.start + task.test.start
+        reasons = learner.without_classes(retired).explain(task, [row - first for row in those], most)
+        found |= zip(those, map(tuple, reasons), strict=True)
+    return found
+
+
+def _task(graph: EvolvingGraph, time: int, history: int | None, retired: Collection[str]) -> Task:
+    # As in training: a detector or an input that uses labels must not see those of retired classes.
+    return Task(without_labels_of(graph, retired), time, history, mode="inductive")
+
+
 def _choose_times(change: Change, time: int | str | None) -> list[int]:
     """Return the periods to decide: the given one, those with undecided vertices, or the newest unlabelled one."""
     axis = change.graph.axis
@@ -100,8 +126,7 @@ def _decide(
     """Decide the unlabelled vertices of a slice; return the decisions and the vertices' rows in the graph."""
     import pyarrow as pa
 
-    # As in training: a detector that uses labels must not see those of retired classes.
-    task = Task(without_labels_of(graph, retired), time, history, mode="inductive")
+    task = _task(graph, time, history, retired)
     # Rewound, so that there is no warning about labels it may have learnt: these vertices have none.
     learner = learner.without_classes(retired).rewound(time)
     outputs = learner.outputs(task)

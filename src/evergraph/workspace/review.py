@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,6 +28,9 @@ from evergraph.storage.records import Records
 from evergraph.workspace.change import Contents
 from evergraph.workspace.scores import latest_decisions
 from evergraph.workspace.store import WorkspaceState
+
+if TYPE_CHECKING:
+    from evergraph.learning.attribution import Attribution
 
 __all__ = [
     "FlaggedVertex",
@@ -82,6 +85,9 @@ class FlaggedVertex:
         Number of its group; None if it is in no group.
     text
         Its original text; None if it has none.
+    because
+        The inputs that contribute most to the most likely class; None unless they are asked for, or if an earlier model
+        decided.
     """
 
     id: str | int
@@ -94,6 +100,7 @@ class FlaggedVertex:
     model: int
     group: int | None = None
     text: str | None = None
+    because: tuple[Attribution, ...] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the values for JSON."""
@@ -123,8 +130,12 @@ def review(
     *,
     most: int | None = None,
     group: int | None = None,
+    explain: Callable[[Flagged], Mapping[int, tuple[Attribution, ...]]] = lambda _: {},
 ) -> list[FlaggedVertex]:
-    """Return flagged vertices with their words and neighbours: at most ``most``, or those of one group."""
+    """Return flagged vertices with their words and neighbours: at most ``most``, or those of one group.
+
+    ``explain`` returns reasons for decisions, by row in the graph.
+    """
     chosen = groups if group is None else chosen_groups(groups, [group])
     number_of = {str(id): one.number for one in chosen for id in one.members}
     left = [(row, place) for row, place in found if group is None or row["id"] in number_of][:most]
@@ -139,6 +150,7 @@ def review(
         words |= zip(places, words_of(slice_, rows - slice_.rows.start, before=time + 1), strict=True)
         texts |= zip(places, texts_of(slice_, rows - slice_.rows.start), strict=True)
         neighbours |= zip(places, neighbours_of(window, rows - window.rows.start), strict=True)
+    because = explain(left)
     return [
         FlaggedVertex(
             id=id_columns.at(graph.ids, place),
@@ -151,6 +163,7 @@ def review(
             model=row["model"],
             group=number_of.get(row["id"]),
             text=texts[place],
+            because=because.get(place),
         )
         for row, place in left
     ]

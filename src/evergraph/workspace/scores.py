@@ -76,6 +76,8 @@ class Status:
         the newest.
     warnings
         What will go wrong unless you change something: labels that arrive too late for the history.
+    inputs
+        Names of the blocks that the model reads (`evergraph.inputs.vocabulary.BLOCKS`).
     """
 
     version: int
@@ -102,6 +104,7 @@ class Status:
     last_labelled: int | str | None = None
     label_lag: int | None = None
     warnings: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
 
     def next_line(self, folder: str | Path) -> str:
         """Return the next command as you type it in a shell, for the workspace in this folder."""
@@ -112,8 +115,8 @@ class Status:
         return asdict(self)
 
 
-def status(records: Records, state: WorkspaceState, folder: Path) -> Status:
-    """Return the status of the workspace in a folder."""
+def status(records: Records, state: WorkspaceState, folder: Path, inputs: Sequence[str] = ()) -> Status:
+    """Return the status of the workspace in a folder, whose model reads these blocks."""
     undecided, flagged = _count_unlabelled(records)
     latest = _latest_labelled(records, state)
     fresh = count_fresh(records, _history_start(records, state, latest))
@@ -150,6 +153,7 @@ def status(records: Records, state: WorkspaceState, folder: Path) -> Status:
         last_labelled=None if latest is None else axis.value(latest),
         label_lag=None if latest is None else state.last_time - latest,
         warnings=tuple(late_warnings(records, state, folder)),
+        inputs=tuple(inputs),
     )
 
 

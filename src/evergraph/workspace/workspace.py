@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 from evergraph.errors import DamagedWorkspaceError, InputError
 from evergraph.graph.columns import Columns
 from evergraph.storage.records import Records
-from evergraph.workspace.change import Change, Contents, Outcome, read_description, read_learner
+from evergraph.workspace.change import Change, Contents, Outcome, read_description, read_inputs, read_learner
 from evergraph.workspace.store import LogEntry, ModelRecord, Settings, Store, WorkspaceState, read_state, read_tags
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from evergraph.graph.evolving import EvolvingGraph, TextMode
     from evergraph.inputs.encoders import Encoder
     from evergraph.inputs.encoding import OnEncoded
+    from evergraph.learning.attribution import Attribution
     from evergraph.learning.learner import LifelongLearner
     from evergraph.learning.task import History
     from evergraph.learning.training import OnStep
@@ -159,7 +160,9 @@ class Workspace:
         """Return the size of the graph, the current model, what is waiting, and what to do next."""
         from evergraph.workspace.scores import status
 
-        return self._look(lambda records, state: status(records, state, self.store.folder))
+        return self._look(
+            lambda records, state: status(records, state, self.store.folder, read_inputs(self.store.objects, state))
+        )
 
     def log(self) -> tuple[LogEntry, ...]:
         """Return all commands that changed the workspace, oldest first."""
@@ -221,7 +224,7 @@ class Workspace:
 
         return self._look(list_classes)
 
-    def review(self, most: int | None = 20, *, group: int | None = None) -> list[FlaggedVertex]:
+    def review(self, most: int | None = 20, *, group: int | None = None, why: bool = False) -> list[FlaggedVertex]:
         """Return the unlabelled vertices that were flagged as unseen, highest score first.
 
         Parameters
@@ -230,12 +233,26 @@ class Workspace:
             Maximum number of vertices; None for all.
         group
             Number of a group, to return only its vertices; see `groups`.
+        why
+            Also return the inputs that contribute most to the most likely class. It loads the model, and takes a pass
+            through it for each vertex.
         """
         from evergraph.workspace.review import review
 
         state, graph, found = self._flagged()
-        groups = self._groups_of(state, graph, found)
-        return review(graph, state.settings.history, found, groups, most=most, group=group)
+        groups, history = self._groups_of(state, graph, found), state.settings.history
+
+        def explained(rows: Flagged) -> dict[int, tuple[Attribution, ...]]:
+            from evergraph.workspace.predict import explain
+
+            current = [place for row, place in rows if row["model"] == state.model.number]
+            learner = self._look(
+                lambda records, _: read_learner(records, self.store.objects, state, self._own, state.classes)
+            )
+            return explain(learner, graph, current, history, state.retired)
+
+        options: dict[str, Any] = {"explain": explained} if why else {}
+        return review(graph, history, found, groups, most=most, group=group, **options)
 
     def groups(self) -> list[ReviewGroup]:
         """Return groups of flagged vertices that are similar to each other, the largest first.
