@@ -27,13 +27,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 
 from evergraph import EvolvingGraph, InputError
 from evergraph.datasets import synthetic
-from evergraph.datasets.tables import to_tables
+from evergraph.datasets.tables import Columns, to_tables
 from evergraph.detect import GDOC
 from evergraph.errors import DamagedWorkspaceError
+from evergraph.inputs.encoders import Encoder
+from evergraph.inputs.encoding import encode_graph
+from evergraph.inputs.vocabulary import BLOCKS
 from evergraph.nn import GraphSAGE
 from evergraph.nn.base import Model
 from evergraph.workspace import Workspace
@@ -62,17 +66,21 @@ class Command:
 def make_commands(root: Path, graph: EvolvingGraph, *, model: Model, steps: int) -> list[Command]:
     """Create a workspace up to the last but one period, and the results of the seven commands with the last one.
 
-    Few versions are kept, so that each command also removes an old one. One of the versions that are kept has a tag.
+    The model reads all blocks. Few versions are kept, so that each command also removes an old one. One of the versions
+    that are kept has a tag.
     """
     last = graph.last_time
-    old = EvolvingGraph.build(*to_tables(graph, last=last - 2))
+    vertices, edges = _tables(graph, None, last - 2)
+    old = encode_graph(EvolvingGraph.build(vertices, edges, numbers=["number"], categories=["kind"]), Lengths())
 
     def create(folder: Path) -> None:
-        Workspace.create(folder, old, model=model, detector=GDOC(0.5), history=2, steps=steps, keep=2)
+        columns = Columns(numbers=("number",), categories=("kind",))
+        options: dict[str, Any] = {"history": 2, "steps": steps, "keep": 2, "inputs": ",".join(BLOCKS)}
+        Workspace.create(folder, old, model=model, detector=GDOC(0.5), columns=columns, **options)
 
     runs: list[tuple[str, Callable[[Path], object]]] = [("init", create)]
     for moment in (last - 1, last):
-        vertices, edges = to_tables(graph, moment, moment)
+        vertices, edges = _tables(graph, moment, moment)
         runs += [
             ("add", partial(_add, vertices.drop_columns("label"), edges)),
             ("predict", lambda folder: Workspace(folder).predict()),
@@ -96,8 +104,27 @@ def make_commands(root: Path, graph: EvolvingGraph, *, model: Model, steps: int)
     return list(found.values())
 
 
+def _tables(graph: EvolvingGraph, first: int | None, last: int) -> tuple[Any, Any]:
+    """Return slices with a number that is sometimes missing, and a category that is new in each period."""
+    vertices, edges = to_tables(graph, first, last)
+    ids, times = vertices.column("id").to_pylist(), vertices.column("time").to_pylist()
+    numbers = pa.array([None if id % 5 == 0 else float(id % 7) for id in ids], pa.float32())
+    kinds = [f"of {time}" if id % 2 else "usual" for id, time in zip(ids, times, strict=True)]
+    return vertices.append_column("number", numbers).append_column("kind", pa.array(kinds)), edges
+
+
+class Lengths(Encoder):
+    """Encodes a text as its numbers of letters and words."""
+
+    name, checksum, width = "lengths", "0" * 64, 2
+
+    def encode_batch(self, texts: list[str]) -> np.ndarray[Any, Any]:
+        """Return one vector per text."""
+        return np.array([[len(text), len(text.split())] for text in texts], np.float32)
+
+
 def _add(vertices: Any, edges: Any, folder: Path) -> None:
-    Workspace(folder).add(vertices, edges)
+    Workspace(folder).add(vertices, edges, encoder=Lengths())
 
 
 def _label(ids: list[Any], labels: list[str], folder: Path) -> None:
@@ -105,7 +132,12 @@ def _label(ids: list[Any], labels: list[str], folder: Path) -> None:
 
 
 def _set(moment: int, folder: Path) -> None:
-    Workspace(folder).set(history=1 + moment % 2, detector={"threshold": 0.5 + moment / 100}, model={"hidden": moment})
+    Workspace(folder).set(
+        history=1 + moment % 2,
+        detector={"threshold": 0.5 + moment / 100},
+        model={"hidden": moment},
+        inputs=",".join(BLOCKS[moment % 2 :]),
+    )
 
 
 def _tag(name: str, folder: Path) -> None:
@@ -143,6 +175,7 @@ def leftovers(folder: Path) -> set[str]:
     with Store(folder).read() as records:
         needed = needed_objects(records)
     beside = {path.name for path in folder.iterdir()} - {".lock", "workspace.db", OBJECTS}
+    beside |= {path.name for path in folder.parent.glob(f"{folder.name}.encoding")}
     return beside | {path.name for path in (folder / OBJECTS).iterdir()} - needed
 
 
