@@ -73,20 +73,22 @@ class InputsTrial:
         return found | {"blocks": blocks}
 
 
-def plan(folder: Path, seeds: Sequence[int]) -> Iterator[InputsTrial]:
+def plan(folder: Path, seeds: Sequence[int], lines: Sequence[str] = tuple(INPUTS)) -> Iterator[InputsTrial]:
     """The trials in the order of their importance: all graphs with the first seed before the second."""
+    chosen = [INPUTS[line] for line in lines]
+    ends = [pair for pair in (INPUTS["words"], INPUTS["words + classes"]) if pair in chosen]
     graphs = sorted((path for path in folder.iterdir() if (path / PLAIN).is_dir()), key=_size)
     for seed in seeds:
         for path in graphs:
-            for inputs, encoder in INPUTS.values():
+            for inputs, encoder in chosen:
                 if (path / encoder).is_dir():
                     yield _trial(path, encoder, seed, inputs=inputs)
     for path in graphs:
         for history in (1, "full"):
-            for inputs, encoder in (INPUTS["words"], INPUTS["words + classes"]):
+            for inputs, encoder in ends:
                 yield _trial(path, encoder, 0, inputs=inputs, history=history)
     for path in graphs:
-        for inputs, encoder in (INPUTS["words"], INPUTS["words + classes"]):
+        for inputs, encoder in ends:
             yield _trial(path, encoder, 0, inputs=inputs, restart="cold")
 
 
@@ -177,6 +179,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--encoders", default="svd,static")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--lines", default=",".join(INPUTS), help="lines of the table to run")
     parser.add_argument("--jobs", type=int, default=2)
     given = parser.parse_args()
     if given.what == "prepare":
@@ -187,7 +190,8 @@ def main() -> None:
             left = "" if state.left_seconds is None else f", about {state.left_seconds / 3600:.1f} h left"
             print(f"{state.there + state.ran} of {state.total} trials{left}", flush=True)
 
-        run_grid(list(plan(given.prepared, range(given.seeds))), given.out, jobs=given.jobs, threads=1, on_done=on_done)
+        trials = list(plan(given.prepared, range(given.seeds), given.lines.split(",")))
+        run_grid(trials, given.out, jobs=given.jobs, threads=1, on_done=on_done)
     else:
         print(table(means(TrialStore(given.out).read())))
 
