@@ -2,6 +2,7 @@
 
 python -m studies.inputs prepare GRAPHS    write FOLDER/GRAPH/ENCODER for each graph folder of GRAPHS
 python -m studies.inputs run               run the trials that have no result yet; stop and continue at any time
+python -m studies.inputs late              the same with labels that arrive late
 python -m studies.inputs show              write the table and the figure of the results
 
 Trials use the default detector, whose outputs give accuracy, AUROC and MCC in one training.
@@ -41,6 +42,7 @@ INPUTS = {
     "words + classes + MiniLM": ("words,classes,encoder", "minilm"),
 }
 WIDTH = 256
+LATE = ("airflow-providers", "ansible-modules", "julia-packages", "mathlib4-imports")
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,15 @@ def plan(folder: Path, seeds: Sequence[int], lines: Sequence[str] = tuple(INPUTS
     for path in graphs:
         for inputs, encoder in ends:
             yield _trial(path, encoder, 0, inputs=inputs, restart="cold")
+
+
+def late_plan(folder: Path, seeds: Sequence[int]) -> Iterator[InputsTrial]:
+    """Labels that arrive late, with and without classes as input."""
+    for seed in seeds:
+        for name in LATE:
+            for latency in (0, 1, 2, 3):
+                for inputs, encoder in (INPUTS["words"], INPUTS["words + classes"]):
+                    yield _trial(folder / name, encoder, seed, inputs=inputs, label_latency=latency)
 
 
 def _trial(path: Path, encoder: str, seed: int, **settings: Any) -> InputsTrial:
@@ -173,7 +184,7 @@ def table(found: Mapping[tuple[str, str, Any, str], Mapping[str, float]], metric
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["prepare", "run", "show"])
+    parser.add_argument("what", choices=["prepare", "run", "late", "show"])
     parser.add_argument("graphs", nargs="?", type=Path, help="folder of graph folders, for prepare")
     parser.add_argument("--prepared", type=Path, default=PREPARED)
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -184,13 +195,17 @@ def main() -> None:
     given = parser.parse_args()
     if given.what == "prepare":
         prepare(given.graphs, given.prepared, given.encoders.split(","))
-    elif given.what == "run":
+    elif given.what in ("run", "late"):
 
         def on_done(state: GridState) -> None:
             left = "" if state.left_seconds is None else f", about {state.left_seconds / 3600:.1f} h left"
             print(f"{state.there + state.ran} of {state.total} trials{left}", flush=True)
 
-        trials = list(plan(given.prepared, range(given.seeds), given.lines.split(",")))
+        trials = list(
+            late_plan(given.prepared, range(given.seeds))
+            if given.what == "late"
+            else plan(given.prepared, range(given.seeds), given.lines.split(","))
+        )
         run_grid(trials, given.out, jobs=given.jobs, threads=1, on_done=on_done)
     else:
         print(table(means(TrialStore(given.out).read())))
