@@ -88,7 +88,7 @@ def test_auto_is_what_the_graph_has() -> None:
     assert blocks_of(replace(graph, features=replace(graph.features, vectors=None)), "auto") == tuple(
         name for name in BLOCKS if name != "encoder"
     )
-    assert "classes" not in blocks_of(graph, "auto", fixed_width=True)
+    assert "classes" not in blocks_of(graph, "auto", classes=False)
     bare = EvolvingGraph.build({"id": [1, 2], "time": [1, 2], "text": ["one thing", "two things"]}, [[1, 2]])
     with pytest.raises(InputError, match="include encoder, but the graph has only words"):
         blocks_of(bare, "words,encoder")

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 def test_the_contributions_of_a_linear_model_add_up_to_its_logit(model: Any) -> None:
     graph = synthetic(vertices=200, times=5, classes=4, new_classes=1, seed=1)
     task = Task(graph, 4, 3)
-    learner = LifelongLearner(model, Softmax(), steps=20, lr=0.05).adapt(task)
+    learner = LifelongLearner(model, Softmax(), steps=20, lr=0.05, inputs="words").adapt(task)
     logits = learner.outputs(task).logits
     rows = [0, 3, 7]
     bias = learner.weights_["bias" if isinstance(model, SGC) else "0.bias"]  # type: ignore[index]

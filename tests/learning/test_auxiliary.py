@@ -28,7 +28,7 @@ WATCHED = PostHoc(AuxiliaryModel())
 
 
 def learner(detector: Detector | None, **how: Any) -> LifelongLearner:
-    return LifelongLearner(GraphSAGE(hidden=8), detector, **{"steps": 4, "lr": 0.02, **how})
+    return LifelongLearner(GraphSAGE(hidden=8), detector, **{"steps": 4, "lr": 0.02, "inputs": "words", **how})
 
 
 def lived(one: LifelongLearner, until: int = 4, **how: Any) -> list[Task]:
@@ -229,7 +229,9 @@ def test_a_file_of_an_older_auto_is_refused() -> None:
 @pytest.mark.parametrize("kind", ["saint", "own"])
 def test_models_of_other_kinds_share_nothing(kind: str) -> None:
     model = Custom(Normed) if kind == "own" else GraphSAINT(GraphSAGE(hidden=8))
-    both, first, second = (LifelongLearner(model, one, steps=4, lr=0.02) for one in (WATCHED, Softmax(), GDOC()))
+    both, first, second = (
+        LifelongLearner(model, one, steps=4, lr=0.02, inputs="words") for one in (WATCHED, Softmax(), GDOC())
+    )
     for one in (both, first, second):
         lived(one)
     alike(both.weights_, first.weights_)

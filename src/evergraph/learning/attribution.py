@@ -12,7 +12,7 @@ from torch import Tensor
 from evergraph.names import INPUTS
 from evergraph.nn import Batch, Matrix, MixedMatrix, Neighbours, SparseMatrix
 
-__all__ = ["Attribution", "attribute"]
+__all__ = ["Attribution", "add_stacked", "attribute"]
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,19 @@ class Attribution:
     def total(self) -> float:
         """The sum of both parts."""
         return self.own + self.neighbours
+
+
+def add_stacked(parts: list[Attribution], name: str, gain: float, most: int) -> None:
+    """Add what the classes of older neighbours contribute beside the model, under the most frequent of them."""
+    if gain <= 0:
+        return
+    there = next((part for part in parts if (part.block, part.name) == ("classes", name)), None)
+    if there is not None:
+        parts.remove(there)
+        gain += there.own
+    parts.append(Attribution("classes", name, gain, 0.0 if there is None else there.neighbours))
+    parts.sort(key=lambda part: -part.total)
+    del parts[most:]
 
 
 def attribute(

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -54,6 +54,7 @@ class _Vocabulary:
     dense: Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
     runs: list[tuple[str, list[str]]]
     text: str
+    unread: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         names = [(block, name) for block, run in self.runs for name in run]
@@ -89,6 +90,7 @@ class _Packed:
     detector: dict[str, Any] | str | None
     auxiliary_lr: float | None = None
     second_lr: float | None = None  # of version 0.1
+    block_gains: dict[str, tuple[int, int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,8 @@ def pack(learner: LifelongLearner) -> tuple[dict[str, Any], bytes]:
     tensors = {f"weights/{name}": value for name, value in learner.weights_.items()}
     tensors |= {f"auxiliary/{name}": value for name, value in (learner.auxiliary_weights_ or {}).items()}
     tensors |= {f"detector/{name}": value for name, value in learner.detector_.state.items()}
+    stacking = {} if learner.stacking_ is None else learner.stacking_.tensors()
+    tensors |= {f"stacking/{name}": value for name, value in stacking.items()}
     vocabulary = learner.vocabulary_
     content = {
         "settings": {name: described(getattr(learner, name)) for name in _PLAIN} | {"device": str(learner.device)},
@@ -114,6 +118,7 @@ def pack(learner: LifelongLearner) -> tuple[dict[str, Any], bytes]:
         "detector": described(learner.detector_.detector),
         "classes": list(learner.classes_),
         "vocabulary": asdict(vocabulary),
+        "block_gains": learner.block_gains_,
         "tasks": learner.tasks_,
         "time": learner.time_,
         "lr": learner.lr_,
@@ -132,7 +137,7 @@ def unpack_vocabulary(content: Mapping[str, Any]) -> Vocabulary:
         return Vocabulary(("words",), 0, (("words", tuple(old.names)),) if old.names else (), old.text)  # type: ignore[arg-type]
     found = converted(content, _Vocabulary)
     runs = tuple((block, tuple(names)) for block, names in found.runs)
-    return Vocabulary(tuple(found.blocks), found.dense, runs, found.text)  # type: ignore[arg-type]
+    return Vocabulary(tuple(found.blocks), found.dense, runs, found.text, tuple(found.unread))  # type: ignore[arg-type]
 
 
 def unpack(

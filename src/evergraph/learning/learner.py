@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from numbers import Real
@@ -14,15 +14,18 @@ from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from evergraph.detect.base import UNLABELLED, Detector, FittedDetector, Outputs, State
 from evergraph.errors import DamagedLearnerError, EvergraphError, InputError
 from evergraph.graph.classes import columns_among
 from evergraph.graph.evolving import TextMode, Window
+from evergraph.inputs.neighbour_classes import label_delay
 from evergraph.inputs.slice_context import SliceContext
-from evergraph.inputs.vocabulary import Vocabulary, blocks_of, check_inputs
-from evergraph.learning.attribution import Attribution, attribute
+from evergraph.inputs.vocabulary import BLOCK_NAMES, BlockGain, Vocabulary, blocks_of, check_inputs
+from evergraph.learning.attribution import Attribution, add_stacked, attribute
+from evergraph.learning.stacking import Stacking
 from evergraph.learning.task import Decisions, Task
 from evergraph.learning.training import OnStep, default_rate, train
 from evergraph.names import DEFAULT_DETECTOR, build_detector
@@ -36,6 +39,9 @@ __all__ = ["LifelongLearner", "Restart"]
 log = logging.getLogger(__name__)
 
 Restart = Literal["warm", "cold", "hybrid", "once"]
+_OPTIONAL = ("classes", "encoder")
+_LEAST = 1_000  # vertices of past slices before a block can be left out
+_WORTH = 0.005  # gain in accuracy that a block must have
 EXCLUDED = -1e4
 """Logit of a class that must not be predicted."""
 
@@ -63,7 +69,8 @@ class LifelongLearner:
         Weight decay of Adam, from 0 up. Each task has a new Adam.
     inputs
         What the model reads of a vertex: some of ``words``, ``classes``, ``numbers``, ``encoder`` and ``categories``,
-        as a list or joined by commas (`evergraph.inputs.vocabulary.BLOCKS`). ``"auto"`` is what the graph has.
+        as a list or joined by commas (`evergraph.inputs.vocabulary.BLOCKS`). ``"auto"`` is what the graph has, without
+        classes or encoder where the labels of past slices show that they do not pay.
     text
         How text becomes numbers, as in `Window.inputs`.
     seed
@@ -79,6 +86,10 @@ class LifelongLearner:
         Names of the known classes in the order of the output layer.
     vocabulary_
         Columns of the input layer.
+    block_gains_
+        What each optional block of the input has gained on past slices; with ``inputs="auto"`` only.
+    stacking_
+        Weights of the classes of older neighbours beside the logits; None if the inputs do not include classes.
     weights_, auxiliary_weights_
         Parameters by name, of the model and of the auxiliary model (None if the detector requires none).
     detector_
@@ -123,6 +134,8 @@ class LifelongLearner:
         self.kernels, self.device = kernels, device
         self.classes_: tuple[str, ...] = ()
         self.vocabulary_: Vocabulary | None = None
+        self.block_gains_: dict[str, BlockGain] = {}
+        self.stacking_: Stacking | None = None
         self.weights_: Parameters | None = None
         self.auxiliary_weights_: Parameters | None = None
         self._state: State = {}
@@ -207,7 +220,9 @@ class LifelongLearner:
     def _adapt(self, task: Task, on_step: OnStep | None) -> None:
         new = self._new_classes(task)
         classes = (*self.classes_, *new)
-        vocabulary = (self.vocabulary_ or self._start(task)).grown(task, classes)
+        gains, stacking = self._backtest(task)
+        stacking = None if stacking is None else stacking.counted(task, classes)
+        vocabulary = self._chosen(self.vocabulary_ or self._start(task), gains, task).grown(task, classes)
         cold = self.weights_ is None or self.restart == "cold" or (self.restart == "hybrid" and bool(new))
         fitted = self._observed(task)
         detector, needs = fitted.detector, fitted.detector.requires
@@ -220,10 +235,14 @@ class LifelongLearner:
         if needs.auxiliary is not None:
             after = None if on_step is None else lambda step, loss: on_step(len(losses) + step, loss)
             auxiliary, auxiliary_lr, _ = self._trained(needs.auxiliary, self.auxiliary_weights_, *lesson, after)
-        outputs = self._forward(weights, auxiliary, batch)[batch.labelled] if needs.fit else None
+        outputs = None
+        if needs.fit:
+            outputs = self._forward(weights, auxiliary, batch)
+            outputs = self._stacked(outputs, stacking, task, task.training, classes)[batch.labelled]
         fitted = fitted.fit(outputs, batch.targets[batch.labelled], cold=cold)
         # Nothing below can fail, so the learner is either updated completely or unchanged.
         self.classes_, self.vocabulary_, self._state = classes, vocabulary, fitted.state
+        self.block_gains_, self.stacking_ = gains, stacking
         self.weights_, self.auxiliary_weights_ = weights, auxiliary
         self.lr_, self.auxiliary_lr_, self.losses_ = lr, auxiliary_lr, losses
         self.tasks_, self.time_ = self.tasks_ + 1, task.time
@@ -259,7 +278,7 @@ class LifelongLearner:
         return (weights if part is None else part.merge_into(weights)), lr, losses
 
     def _start(self, task: Task) -> Vocabulary:
-        blocks = blocks_of(task.graph, self.inputs, fixed_width=self._model().fixed_width)
+        blocks = blocks_of(task.graph, self.inputs, classes=self._model().takes_classes)
         return Vocabulary.start(task.graph, blocks, self.text)
 
     def _new_classes(self, task: Task) -> list[str]:
@@ -282,6 +301,66 @@ class LifelongLearner:
         targets = torch.from_numpy(columns[task.targets[:rows]]).to(graph.indptr.device)
         batch = Batch(x, graph, rows, targets)
         return batch, torch.bincount(targets[batch.labelled], minlength=len(classes))
+
+    # --- backtest of the inputs ---------------------------------------------------------------------------------------
+    # Before the model is trained on new labels, it decides their vertices again, and once more without each optional
+    # block: one forward pass each. A second model without the block would be a fairer comparison, at many times the
+    # cost.
+
+    def _backtest(self, task: Task) -> tuple[dict[str, BlockGain], Stacking | None]:
+        """Gains of the optional blocks and weights of the stacking, after the labels that arrived before a task."""
+        gains, stacking, vocabulary = dict(self.block_gains_), self.stacking_, self.vocabulary_
+        if self.time_ is None or vocabulary is None:
+            return gains, Stacking.start() if "classes" in self._start(task).blocks else None
+        optional: list[str] = []
+        if check_inputs(self.inputs) is None and len(vocabulary.read_blocks) > 1:
+            optional = [block for block in _OPTIONAL if block in vocabulary.read_blocks]
+        if not optional and stacking is None:
+            return gains, stacking
+        delay = label_delay(task)
+        columns = columns_among(self.classes_, task.graph.class_names)
+        for past, codes in _labelled_slices(task, self.time_ - delay, task.time - delay):
+            targets = columns[codes]
+            evidence = None if stacking is None else stacking.evidence(past, past.test_window, self.classes_)
+            logits = self._logits(past, vocabulary)
+            added = 0 if stacking is None or evidence is None else stacking.added(evidence)
+            right = _count_right(logits + added, targets)
+            for block in optional:
+                without = _count_right(self._logits(past, vocabulary.without(block)) + added, targets)
+                found = BlockGain(int((targets >= 0).sum()), right, without)
+                gains[block] = gains[block] + found if block in gains else found
+            if stacking is not None and evidence is not None:
+                stacking = stacking.fitted(logits, evidence, targets)
+        return gains, stacking
+
+    def _chosen(self, vocabulary: Vocabulary, gains: Mapping[str, BlockGain], task: Task) -> Vocabulary:
+        """The vocabulary without the blocks that did not pay."""
+        for block, gain in gains.items():
+            if block in vocabulary.read_blocks and gain.vertices >= _LEAST and gain.share < _WORTH:
+                log.info(
+                    "Inputs: %s are not read from %s on. Accuracy on %s vertices of past slices was %.1f %% with them "
+                    "and %.1f %% without.",
+                    *(BLOCK_NAMES[block], task.graph.axis.label(task.time), f"{gain.vertices:,}"),
+                    *(100 * right / gain.vertices for right in (gain.right, gain.right_without)),
+                )
+                vocabulary = vocabulary.without(block)
+        return vocabulary
+
+    def _logits(self, task: Task, vocabulary: Vocabulary) -> NDArray[np.float32]:
+        """The model's own logits for the test vertices."""
+        x, graph = self._read(task, task.window, vocabulary, self.classes_)
+        everything = Batch(x, graph, len(graph), torch.empty(0, dtype=torch.int64))
+        return np.asarray(self._forward(self.weights_ or {}, None, everything).logits[task.test].cpu().numpy())
+
+    def _stacked(
+        self, outputs: Outputs, stacking: Stacking | None, task: Task, window: Window, classes: tuple[str, ...]
+    ) -> Outputs:
+        """Outputs with what the classes of older neighbours add to the logits of the first vertices of a window."""
+        if stacking is None:
+            return outputs
+        rows = slice(window.rows.start, window.rows.start + len(outputs.logits))
+        added = torch.from_numpy(stacking.added(stacking.evidence(task, replace(window, rows=rows), classes)))
+        return replace(outputs, logits=outputs.logits + added.to(outputs.logits.device))
 
     # --- replay of past slices ---------------------------------------------------------------------------------------
     # Just before the model is trained on new labels, it still gives the outputs that it gave when it decided their
@@ -308,14 +387,10 @@ class LifelongLearner:
     def _observe_slices(self, fitted: FittedDetector, since: int, task: Task) -> FittedDetector:
         """Let a detector observe the slices from a period up to a task, as far as the task's history reaches."""
         columns = columns_among(self.classes_, task.graph.class_names)
-        for time in range(max(since, task.start), task.time):
-            past = replace(task, time=time)
-            first = past.window.rows.start + past.test.start - task.training.rows.start
-            codes = task.targets[first : first + len(past.test_ids)]
-            if (codes >= 0).any():
-                found = self.outputs(past)
-                targets = torch.from_numpy(np.where(codes >= 0, columns[codes], UNLABELLED)).to(found.logits.device)
-                fitted = fitted.observe(found, targets)
+        for past, codes in _labelled_slices(task, since, task.time):
+            found = self.outputs(past)
+            targets = torch.from_numpy(np.where(codes >= 0, columns[codes], UNLABELLED)).to(found.logits.device)
+            fitted = fitted.observe(found, targets)
         return fitted
 
     # --- prediction --------------------------------------------------------------------------------------------------
@@ -380,7 +455,8 @@ class LifelongLearner:
             raise EvergraphError("the learner is not trained yet", fix="call adapt(task) first")
         x, graph = self._read(task, task.window, self.vocabulary_, self.classes_)
         everything = Batch(x, graph, len(graph), torch.empty(0, dtype=torch.int64))
-        found = self._exclude(self._forward(self.weights_, self.auxiliary_weights_, everything)[task.test])
+        found = self._forward(self.weights_, self.auxiliary_weights_, everything)[task.test]
+        found = self._exclude(self._stacked(found, self.stacking_, task, task.test_window, self.classes_))
         return replace(found, context=self._context_of(task)) if self._detector().requires.context else found
 
     def explain(self, task: Task, rows: Iterable[int], most: int = 5) -> list[list[Attribution]]:
@@ -402,13 +478,28 @@ class LifelongLearner:
             (block, self.classes_[int(name)] if block == "classes" else name)
             for block, name in self.vocabulary_.columns()
         ]
-        weights, model = self.weights_, self._model()
-        places = [task.test.start + row for row in rows]
+        weights, model, rows = self.weights_, self._model(), list(rows)
+        evidence = added = None
+        if self.stacking_ is not None:
+            evidence = self.stacking_.evidence(task, task.test_window, self.classes_)
+            added = self.stacking_.added(evidence)
 
         def forward(batch: Batch) -> Tensor:
-            return self._exclude(Outputs(*model.forward(weights, batch, None))).logits
+            logits, hidden = model.forward(weights, batch, None)
+            if added is not None:
+                above = torch.from_numpy(added[: len(logits) - task.test.start]).to(logits.device)
+                logits = logits + torch.nn.functional.pad(above, (0, 0, task.test.start, 0))
+            return self._exclude(Outputs(logits, hidden)).logits
 
-        return attribute(forward, x, graph, names, places, most)
+        found = attribute(forward, x, graph, names, [task.test.start + row for row in rows], most)
+        if evidence is None or added is None:
+            return found
+        best = self.outputs(task).logits.argmax(1).tolist()
+        for row, parts in zip(rows, found, strict=True):
+            gain = float(added[row, best[row]] - added[row].mean())
+            name = self.classes_[int(evidence[0, row].argmax())]
+            add_stacked(parts, name, gain if evidence[0, row].any() else 0.0, most)
+        return found
 
     def _exclude(self, outputs: Outputs) -> Outputs:
         """Outputs with which no vertex is predicted as an excluded class."""
@@ -508,6 +599,8 @@ class LifelongLearner:
         self._loaded = True
         self._move()
         self.classes_, self.vocabulary_ = classes, vocabulary
+        self.block_gains_ = {name: BlockGain(*gain) for name, gain in content.get("block_gains", {}).items()}
+        self.stacking_ = Stacking.from_tensors(part("stacking/"), len(classes))
         self.tasks_, self.time_, self.losses_ = tasks, time, losses
         self.lr_, self.auxiliary_lr_ = lr, auxiliary_lr
         own, self._default_rates = self._detector(), {}
@@ -519,6 +612,8 @@ class LifelongLearner:
 
     def renamed(self, names: Mapping[str, str] | Sequence[str]) -> Self:
         """Return a copy with other class names; its decisions treat classes with the same name as one.
+
+        Rename the classes of the graph as well: the model reads the classes of older neighbours by name.
 
         Parameters
         ----------
@@ -622,6 +717,20 @@ class LifelongLearner:
                 raise InputError(f"the argument {name} is {getattr(self, name)!r}", fix=fix)
         check_inputs(self.inputs)
         self._model()
+
+
+def _count_right(logits: NDArray[np.floating], targets: NDArray[np.integer]) -> int:
+    return int((logits.argmax(1) == targets).sum())
+
+
+def _labelled_slices(task: Task, first: int, last: int) -> Iterator[tuple[Task, NDArray[np.int32]]]:
+    """The tasks of earlier slices within the history that have labels now, and the codes of their test vertices."""
+    for time in range(max(first, task.start), last):
+        past = replace(task, time=time)
+        start = past.window.rows.start + past.test.start
+        codes = task.released[start : start + len(past.test_ids)]
+        if (codes >= 0).any():
+            yield past, codes
 
 
 def _tasks_before(task: Task, number: int) -> list[Task]:

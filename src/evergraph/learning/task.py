@@ -164,6 +164,12 @@ class Task:
         return slice(self._end - self.window.rows.start, len(self.window))
 
     @property
+    def test_window(self) -> Window:
+        """The test vertices as a window."""
+        start = self.window.rows.start
+        return Window(self.graph, self.time, self.time, slice(start + self.test.start, start + self.test.stop))
+
+    @property
     def test_ids(self) -> Ids:
         """Ids of the test vertices."""
         return self.window.ids[self.test]

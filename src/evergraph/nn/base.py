@@ -105,9 +105,9 @@ class Model(ABC):
         return ()
 
     @property
-    def fixed_width(self) -> bool:
-        """Whether the number of features must stay as it is; then ``inputs="auto"`` adds no classes of neighbours."""
-        return False
+    def takes_classes(self) -> bool:
+        """Whether ``inputs="auto"`` may add the classes of older neighbours, whose number grows."""
+        return True
 
     def trained(self, name: str) -> bool:  # noqa: ARG002  # models with buffers need it
         """Return whether training changes this parameter by its gradient; by default it changes all."""

@@ -104,9 +104,9 @@ class Custom(Model):
         return linear(hidden, p["head.weight"], p["head.bias"]), hidden
 
     @property
-    def fixed_width(self) -> bool:
-        """Whether the module itself reads the features and was built for a number of them."""
-        return self.project is None and self._copy is not None
+    def takes_classes(self) -> bool:
+        """Return False for a module that was built for a number of features and reads them itself."""
+        return self.project is not None or self._copy is None
 
     def trained(self, name: str) -> bool:
         """Return False for buffers and for parameters that do not require a gradient."""

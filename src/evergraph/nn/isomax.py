@@ -81,8 +81,8 @@ class IsoMaxOutputs(Model):
         return self.model.batches(batch, rng)
 
     @property
-    def fixed_width(self) -> bool:
-        return self.model.fixed_width
+    def takes_classes(self) -> bool:
+        return self.model.takes_classes
 
     def trained(self, name: str) -> bool:
         return not name.startswith(_BELOW) or self.model.trained(name.removeprefix(_BELOW))

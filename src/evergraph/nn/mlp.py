@@ -75,5 +75,9 @@ class MostFrequent(Model):
         logits = torch.log(p["shares"] + 1e-9).expand(batch.rows, -1)
         return logits, logits
 
+    @property
+    def takes_classes(self) -> bool:
+        return False
+
     def closed_form(self, counts: Tensor) -> Parameters:
         return {"shares": counts / counts.sum()}

@@ -93,8 +93,8 @@ class GraphSAINT(Model):
         return self.base.closed_form(counts)
 
     @property
-    def fixed_width(self) -> bool:
-        return self.base.fixed_width
+    def takes_classes(self) -> bool:
+        return self.base.takes_classes
 
     def trained(self, name: str) -> bool:
         return self.base.trained(name)

@@ -1,0 +1,148 @@
+"""Stacking: what the classes of older neighbours say is added to a model's logits, with weights fitted on past slices.
+
+A model needs many steps to learn which classes follow which. Counting them over the whole past takes one pass over the
+edges. Three weights decide how much the counts matter beside the model: they are fitted to the decisions on each new
+slice when its labels arrive, before the model is trained on them. So the weights follow from vertices that the model
+had not seen, and are 0 where the classes of neighbours say nothing. Source: Wolpert, Stacked Generalization, Neural
+Networks 1992.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from evergraph.graph.classes import columns_among
+from evergraph.graph.evolving import Window
+from evergraph.inputs.neighbour_classes import neighbour_classes
+
+if TYPE_CHECKING:
+    from evergraph.learning.task import Task
+
+__all__ = ["Stacking"]
+
+_START = (1.0, 2.0, 0.5)  # of logits, shares and log-odds, until labels of a slice have arrived
+_PRECISION = 4.0  # of the start
+_FORGET = 0.8  # weight of earlier slices at each new one
+_SMOOTH = 0.01  # added to probabilities
+_PSEUDO = 2.0  # vertices of each class that follow the overall shares, added to the counts
+_MOST = 5_000  # vertices of a slice to fit to
+_BOUNDS = ((0.05, 10.0), (0.0, 20.0), (0.0, 20.0))
+
+Evidence = NDArray[np.float32]
+"""Two numbers for each vertex and class: the share of the class among the older neighbours, and its log-odds."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stacking:
+    """How the classes of older neighbours change the logits.
+
+    Parameters
+    ----------
+    weights
+        Weights of the model's logits, of the shares and of the log-odds.
+    precision
+        How certain the weights are: the curvature of the loss of past slices.
+    follows
+        Share of each class (column) among the vertices with a neighbour of a class (row).
+    prior
+        Share of each class.
+
+    Examples
+    --------
+    >>> evidence = np.array([[[1, 0]], [[0.7, -2.0]]], np.float32)
+    >>> Stacking.start().added(evidence).tolist()
+    [[2.3499999046325684, -1.0]]
+    """
+
+    weights: NDArray[np.float64]
+    precision: NDArray[np.float64]
+    follows: NDArray[np.float64]
+    prior: NDArray[np.float64]
+
+    @classmethod
+    def start(cls) -> Stacking:
+        """Return the stacking of an untrained learner."""
+        return cls(np.array(_START), _PRECISION * np.eye(len(_START)), np.zeros((0, 0)), np.zeros(0))
+
+    def counted(self, task: Task, classes: tuple[str, ...]) -> Stacking:
+        """Count which classes follow which, over all labels that are released by the task's time."""
+        columns, width = columns_among(classes, task.graph.class_names), len(classes)
+        targets = columns[task.released]
+        labelled = np.flatnonzero(targets >= 0)
+        past = Window(task.graph, task.graph.first_time, task.time, slice(0, len(targets)))
+        entries = neighbour_classes(task, past, columns, width)[labelled].tocoo()
+        counts = np.zeros((width, width))
+        np.add.at(counts, (entries.col, targets[labelled][entries.row]), entries.data)
+        prior = np.bincount(targets[labelled], minlength=width) / max(len(labelled), 1)
+        follows = (counts + _PSEUDO * prior) / (counts.sum(1, keepdims=True) + _PSEUDO)
+        return replace(self, follows=follows, prior=prior)
+
+    def evidence(self, task: Task, window: Window, classes: tuple[str, ...]) -> Evidence:
+        """Return what the classes of older neighbours say about the vertices of a window, as [2, vertices, classes].
+
+        The log-odds compare the probability of a class, given the neighbours' classes, with its overall share. A vertex
+        without labelled older neighbours has zeros.
+        """
+        columns = columns_among(classes, task.graph.class_names)
+        shares = neighbour_classes(task, window, columns, len(classes)).toarray()
+        odds = np.log(shares @ self.follows + _SMOOTH) - np.log(self.prior + _SMOOTH)
+        return np.stack([shares, np.where(shares.sum(1, keepdims=True) > 0, odds, 0)]).astype(np.float32)
+
+    def added(self, evidence: Evidence) -> NDArray[np.float32]:
+        """Return what to add to the logits."""
+        scale, share, odds = self.weights
+        return (share / scale * evidence[0] + odds / scale * evidence[1]).astype(np.float32)
+
+    def fitted(self, logits: NDArray[np.floating], evidence: Evidence, targets: NDArray[np.integer]) -> Stacking:
+        """Return the weights after a slice whose labels have arrived; ``targets`` are columns, -1 without a label.
+
+        Earlier slices are remembered by the curvature of their loss (a Laplace approximation), and slowly forgotten.
+        """
+        from scipy.optimize import minimize
+
+        rows = np.flatnonzero(targets >= 0)[-_MOST:]
+        if not len(rows):
+            return self
+        inputs = np.stack([logits[rows], *evidence[:, rows]], 2).astype(np.float64)  # [vertices, classes, 3]
+        chosen = np.arange(len(rows)), targets[rows]
+        precision = _FORGET * self.precision + (1 - _FORGET) * _PRECISION * np.eye(len(_START))
+
+        def loss(weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+            shares = _softmax(inputs @ weights)
+            away = precision @ (weights - self.weights)
+            value = -np.log(shares[chosen] + 1e-12).sum() + away @ (weights - self.weights) / 2
+            shares[chosen] -= 1
+            return float(value), np.einsum("vc,vcw->w", shares, inputs) + away
+
+        found = minimize(loss, self.weights, jac=True, method="L-BFGS-B", bounds=_BOUNDS, options={"maxiter": 40}).x
+        shares = _softmax(inputs @ found)
+        mean = np.einsum("vc,vcw->vw", shares, inputs)
+        curvature = np.einsum("vc,vcw,vcz->wz", shares, inputs, inputs) - mean.T @ mean
+        return replace(self, weights=found, precision=precision + curvature)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return all numbers as tensors by name."""
+        return {name: torch.from_numpy(value) for name, value in vars(self).items()}
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor], classes: int) -> Stacking | None:
+        """Return the stacking of these tensors, None without any; refuse shapes that do not belong to the classes."""
+        if not tensors:
+            return None
+        found = cls(**{name: value.cpu().numpy().astype(np.float64) for name, value in tensors.items()})
+        shapes = [value.shape for value in vars(found).values()]
+        if shapes != [(3,), (3, 3), (classes, classes), (classes,)]:
+            raise ValueError("the weights of the stacking have other shapes")
+        return found
+
+
+def _softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    powers = np.exp(logits - logits.max(1, keepdims=True))
+    return powers / powers.sum(1, keepdims=True)
