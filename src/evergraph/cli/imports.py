@@ -100,8 +100,8 @@ def tables(
 )
 def records(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines, also .gz.")],
-    edges: Annotated[Literal["citations", "authors"], typer.Option(help="What joins two publications.")],
     out: Out,
+    edges: Annotated[Literal["citations", "authors"], typer.Option(help="What joins two publications.")] = "citations",
     min_class: Annotated[int, typer.Option(min=1, metavar="N", help="Minimum publications per class per year.")] = 1,
     min_author: Annotated[int, typer.Option(min=1, metavar="N", help="Minimum publications per author per year.")] = 1,
     per_year: Annotated[
