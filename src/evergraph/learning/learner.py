@@ -304,8 +304,8 @@ class LifelongLearner:
 
     # --- backtest of the inputs ---------------------------------------------------------------------------------------
     # Before the model is trained on new labels, it decides their vertices again, and once more without each optional
-    # block: one forward pass each. A second model without the block would be a fairer comparison, at many times the
-    # cost.
+    # block: one forward pass each. Another model, trained without the block, would be a fairer comparison, at many
+    # times the cost.
 
     def _backtest(self, task: Task) -> tuple[dict[str, BlockGain], Stacking | None]:
         """Gains of the optional blocks and weights of the stacking, after the labels that arrived before a task."""

@@ -3,8 +3,9 @@
 A model needs many steps to learn which classes follow which. Counting them over the whole past takes one pass over the
 edges. Three weights decide how much the counts matter beside the model: they are fitted to the decisions on each new
 slice when its labels arrive, before the model is trained on them. So the weights follow from vertices that the model
-had not seen, and are 0 where the classes of neighbours say nothing. Source: Wolpert, Stacked Generalization, Neural
-Networks 1992.
+had not seen, and are 0 where the classes of neighbours say nothing.
+
+Source: Wolpert, Stacked Generalization, Neural Networks 5 (2), 1992.  (prose: ok)
 """
 
 from __future__ import annotations
