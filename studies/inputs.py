@@ -34,12 +34,13 @@ PLAIN, SVD = "none", "svd"
 # What a line of the table reads, and the encoder of its vectors.
 INPUTS = {
     "words": ("words", PLAIN),
+    "auto": ("auto", PLAIN),
     "words + classes": ("words,classes", PLAIN),
     "words + static": ("words,encoder", "static"),
+    "auto with static": ("auto", "static"),
     "words + SVD": ("words,encoder", SVD),
     "words + MiniLM": ("words,encoder", "minilm"),
-    "words + classes + static": ("words,classes,encoder", "static"),
-    "words + classes + MiniLM": ("words,classes,encoder", "minilm"),
+    "auto with MiniLM": ("auto", "minilm"),
 }
 WIDTH = 256
 LATE = ("airflow-providers", "ansible-modules", "julia-packages", "mathlib4-imports")
@@ -78,7 +79,7 @@ class InputsTrial:
 def plan(folder: Path, seeds: Sequence[int], lines: Sequence[str] = tuple(INPUTS)) -> Iterator[InputsTrial]:
     """The trials in the order of their importance: all graphs with the first seed before the second."""
     chosen = [INPUTS[line] for line in lines]
-    ends = [pair for pair in (INPUTS["words"], INPUTS["words + classes"]) if pair in chosen]
+    ends = [pair for pair in (INPUTS["words"], INPUTS["auto"]) if pair in chosen]
     graphs = sorted((path for path in folder.iterdir() if (path / PLAIN).is_dir()), key=_size)
     for seed in seeds:
         for path in graphs:
@@ -99,7 +100,7 @@ def late_plan(folder: Path, seeds: Sequence[int]) -> Iterator[InputsTrial]:
     for seed in seeds:
         for name in LATE:
             for latency in (0, 1, 2, 3):
-                for inputs, encoder in (INPUTS["words"], INPUTS["words + classes"]):
+                for inputs, encoder in (INPUTS["words"], INPUTS["auto"]):
                     yield _trial(folder / name, encoder, seed, inputs=inputs, label_latency=latency)
 
 
