@@ -18,6 +18,7 @@ HEAD = (
 BENCHMARKS = (
     "bench_steps",
     "bench_run",
+    "bench_inputs",
     "bench_auto",
     "bench_workspace",
     "bench_slices",

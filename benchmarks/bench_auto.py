@@ -22,7 +22,9 @@ def compared(path: str, out: str, all_threads: bool) -> dict[str, float]:
 
     if all_threads:
         similar.threadpool_limits = lambda *_: contextlib.nullcontext()  # type: ignore[assignment, misc]
-    found = compare([path], [candidate("auto")], Configuration(GraphSAGE(), history=3, steps=STEPS), out=out)
+    found = compare(
+        [path], [candidate("auto")], Configuration(GraphSAGE(), history=3, steps=STEPS, inputs="words"), out=out
+    )
     return {name: found.outcomes[0].metrics[name] for name in ("mcc", "auroc")}
 
 

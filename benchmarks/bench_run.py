@@ -20,7 +20,7 @@ def whole(path: str) -> tuple[int, float, float]:
     from evergraph.evaluation.results import aggregate
     from evergraph.nn import GraphSAGE
 
-    learner = LifelongLearner(GraphSAGE(hidden=32), GDOC(0.75), restart="warm", steps=200, seed=0)
+    learner = LifelongLearner(GraphSAGE(hidden=32), GDOC(0.75), restart="warm", steps=200, seed=0, inputs="words")
     graph = EvolvingGraph.open(path)
     scores = [evaluate(task, learner.adapt(task).predict(task)) for task in tasks(graph, history=3)]
     found = aggregate({0: scores})
@@ -37,7 +37,7 @@ def run() -> list[tuple[str, str, str, str, str]]:
     rows = []
     for spin, measured in turns:
         tasks, accuracy, mcc = measured.result
-        what = f"GraphSAGE + gDOC (.75), {tasks} tasks of 200 steps, history 3, warm, seed 0"
+        what = f"GraphSAGE + gDOC (.75), {tasks} tasks of 200 steps, history 3, warm, words, seed 0"
         rows.append(
             (
                 f"{what}; idle threads {'spin' if spin else 'sleep'}",
