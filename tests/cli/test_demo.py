@@ -49,3 +49,18 @@ def test_all_that_the_demo_writes_is_guarded(tmp_path):
     written = {path.name for path in tmp_path.iterdir()}
     assert {path.name for path in (*past, *new, labels, *following)} == written - {"2020-labels.csv"}
     assert written <= set(demo._WRITTEN)
+
+
+def test_the_gain_of_more_inputs_is_computed_and_shown_in_one_line(tmp_path, monkeypatch, one_thread):
+    from evergraph.cli import run as command
+
+    real = command.run
+    monkeypatch.setattr(command, "run", lambda *given, **options: real(*given, **options, steps=2, first="2020"))
+    said = []
+    accuracy, _ = demo._run(tmp_path, "3 years", said.append, quiet=True)
+    alone = demo._without_more_inputs(tmp_path, accuracy, said.append)
+    assert alone != accuracy
+    commands = "evergraph run metamath --inputs words; evergraph run metamath"
+    more = "with classes of older neighbours too"
+    assert said[-1] == f"Accuracy with words alone {alone:.3f}, {more} {accuracy:.3f} ({commands})"
+    assert {path.name for path in tmp_path.iterdir()} <= set(demo._WRITTEN)
