@@ -95,7 +95,7 @@ INPUTS = {
     "words": ("word", "words"),
     "classes": ("class of older neighbours", "classes of older neighbours"),
     "numbers": ("number", "numbers"),
-    "encoder": ("encoder", "encoder"),
+    "encoder": ("vector of the text encoder", "vectors of the text encoder"),
     "categories": ("category", "categories"),
 }
 """The blocks that a model can read, each in the singular and in the plural."""

@@ -42,7 +42,7 @@ from evergraph.report.page import page_of, write_page
 from evergraph.report.run import command_of, run_content
 
 GRAPH = synthetic(vertices=400, times=6, classes=4, new_classes=1, seed=1)
-SMALL = Configuration(GraphSAGE(hidden=8), GDOC(0.7), history=1, steps=25, lr=0.05, first=3)
+SMALL = Configuration(GraphSAGE(hidden=8), GDOC(0.9), history=1, steps=25, lr=0.05, first=3)
 SEEDS = [0, 1]
 DECIDED = ("confusion", "calibration", "threshold", "review")
 
@@ -82,7 +82,7 @@ def test_a_run_keeps_its_decisions(made: tuple[Path, Run]) -> None:
     folder, _ = made
     files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet"))
     assert files == [f"decisions/seed-{seed}/{time}.parquet" for seed in SEEDS for time in (3, 4, 5)]
-    learner = LifelongLearner(GraphSAGE(hidden=8), GDOC(0.7), steps=25, lr=0.05, seed=1)
+    learner = LifelongLearner(GraphSAGE(hidden=8), GDOC(0.9), steps=25, lr=0.05, seed=1)
     said, hidden, columns = 0, 0, list(GRAPH.features.words.columns)  # type: ignore[union-attr]
     for task in tasks(GRAPH, 1, first=3):
         decisions = learner.adapt(task).predict(task)
@@ -239,8 +239,8 @@ def test_parts_of_the_decisions_agree_with_the_scores(made: tuple[Path, Run]) ->
     assert confusion[-1, -1] == sum(one.confusion.tp for one in scores)
     assert confusion[:-1, -1].sum() == sum(one.confusion.fp for one in scores)
     curve = is_a(content.threshold, ThresholdCurve)
-    assert curve.in_force == 0.7
-    at = curve.thresholds.index(0.7)
+    assert curve.in_force == 0.9
+    at = curve.thresholds.index(0.9)
     total = sum((one.confusion for one in scores), type(scores[0].confusion)())
     assert curve.mcc[at] == pytest.approx(total.mcc)
     assert curve.false_alarms[at] == pytest.approx(total.false_alarm_rate)

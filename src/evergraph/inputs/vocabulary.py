@@ -16,6 +16,7 @@ from evergraph.graph.classes import columns_among
 from evergraph.graph.evolving import EvolvingGraph, TextMode, Window
 from evergraph.graph.features import Numbers, SparseFeatures, WordCounts, tfidf
 from evergraph.inputs.neighbour_classes import neighbour_classes
+from evergraph.names import INPUTS
 
 if TYPE_CHECKING:
     from evergraph.learning.task import Task
@@ -31,13 +32,7 @@ BLOCKS = ("words", "classes", *_DENSE, "categories")
 the older neighbours. ``numbers``: named numbers, standardised, or dense features without names, as they are.
 ``encoder``: vectors of a text encoder. ``categories``: one column per value.
 """
-BLOCK_NAMES = {
-    "words": "words",
-    "classes": "classes of older neighbours",
-    "numbers": "numbers",
-    "encoder": "vectors of the text encoder",
-    "categories": "categories",
-}
+BLOCK_NAMES = {block: several for block, (_, several) in INPUTS.items()}
 """The blocks in words."""
 _CLIP = 10.0  # standard deviations
 # Few columns with large values are learnt in fewer steps. Of 1, 2 and 4, the factor 2 was best on 8 graphs.
@@ -155,10 +150,11 @@ class Vocabulary:
         return self.dense + sum(len(names) for _, names in self.runs)
 
     def sizes(self, graph: EvolvingGraph) -> dict[str, int]:
-        """Return the number of columns of each block; those of dense blocks are the graph's."""
+        """Return the number of columns of each block that decisions depend on; those of dense ones are the graph's."""
         return {
             block: _dense_width(graph, [block]) if block in _DENSE else len(self._places[block])
             for block in self.blocks
+            if block not in self.unread or block == "classes"  # the stacking reads classes in any case
         }
 
     @property

@@ -212,7 +212,8 @@ def read_inputs(objects: Objects, state: WorkspaceState) -> tuple[str, ...]:
         vocabulary = converted(read_description(objects, state)["vocabulary"], dict[str, Any])
         if "names" in vocabulary:  # of version 0.1
             return ("numbers" if vocabulary["names"] is None else "words",)
-        return converted(vocabulary["blocks"], tuple[str, ...])
+        blocks, unread = (converted(vocabulary.get(name, []), tuple[str, ...]) for name in ("blocks", "unread"))
+        return tuple(block for block in blocks if block not in unread or block == "classes")  # as `Vocabulary.sizes`
 
 
 def _damaged_learner(path: Path, problem: str) -> DamagedWorkspaceError:
