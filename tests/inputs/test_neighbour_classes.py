@@ -50,7 +50,7 @@ def by_definition(task: Task, delay: int) -> list[list[float]]:
                 continue
             (other,) = edge - {row}
             name = graph.names_of(task.released[[other]])[0] if other < len(task.released) else None
-            if name is not None and graph.times[other] < time - delay:
+            if name is not None and graph.times[other] < time - (delay if time < task.time else 0):
                 counts[name] += 1
         total = sum(counts.values())
         found.append([counts[name] / max(total, 1) for name in CLASSES])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -70,9 +71,9 @@ def test_useless_evidence_loses_its_weight_and_useful_keeps_it() -> None:
     useless = useful = Stacking.start()
     for seed in range(5):
         useless, useful = useless.fitted(*case(seed, use=0.0)), useful.fitted(*case(seed, use=0.9))
-    evidence = case(9, use=1.0)[1]
-    assert np.abs(useless.added(evidence)).max() < 0.3
-    assert useful.added(evidence).max() > 2
+    evidence, nothing = case(9, use=1.0)[1], np.zeros(1)
+    assert np.abs(useless.combined(nothing, evidence)).max() < 0.3
+    assert useful.combined(nothing, evidence).max() > 2
 
 
 def test_later_slices_count_more() -> None:
@@ -81,7 +82,8 @@ def test_later_slices_count_more() -> None:
         early = early.fitted(*case(seed, use=0.9 if seed < 3 else 0.0))
         late = late.fitted(*case(seed, use=0.0 if seed < 3 else 0.9))
     evidence = case(9, use=1.0)[1]
-    assert late.added(evidence).max() > early.added(evidence).max() + 0.5
+    nothing = np.zeros(1)
+    assert late.combined(nothing, evidence).max() > early.combined(nothing, evidence).max() + 0.5
 
 
 def test_unlabelled_vertices_change_nothing() -> None:
@@ -168,7 +170,7 @@ def test_a_block_that_does_not_pay_is_left_out_and_that_is_said(caplog: pytest.L
     assert learner.vocabulary_.blocks == ("words", "classes")
     assert learner.vocabulary_.read_blocks == ("words",)
     assert learner.block_gains_["classes"].vertices >= 1000
-    assert "classes of older neighbours are not read from" in caplog.text
+    assert "the model does not read classes of older neighbours from" in caplog.text
     asked = LifelongLearner(MLP(hidden=8), Softmax(), steps=4, inputs="words,classes")
     for task in tasks(graph, 1, first=1):
         asked.adapt(task)
@@ -176,10 +178,60 @@ def test_a_block_that_does_not_pay_is_left_out_and_that_is_said(caplog: pytest.L
     assert asked.vocabulary_.read_blocks == ("words", "classes")  # as requested
 
 
-def test_labels_that_are_late_are_used_when_they_arrive() -> None:
-    graph = followers()
-    learner = LifelongLearner(MLP(hidden=8), Softmax(), steps=3)
-    for task in tasks(graph, 2, first=2, label_latency=1):
-        learner.adapt(task)
+class Spy(LifelongLearner):
+    """Notes which slices are backtested, and the latest label that their tasks see."""
+
+    def _new_slices(self, task: Task) -> Any:
+        for past, codes in super()._new_slices(task):
+            seen = past.graph.times[: len(past.released)][past.released >= 0]
+            NOTES.append((task.time, past.time, int(seen.max(initial=-1))))
+            yield past, codes
+
+
+NOTES: list[tuple[int, int, int]] = []
+
+
+@pytest.mark.parametrize("late", [0, 1, 2])
+@pytest.mark.parametrize("known", [True, False], ids=["latency", "natural"])
+def test_each_slice_is_backtested_once_when_its_labels_arrive(late: int, known: bool) -> None:
+    graph, found = followers(n=1200, periods=8), []
+    NOTES.clear()
+    learner = Spy(MLP(hidden=8), Softmax(), steps=2)
+    for time in range(3, 8):
+        # Either the task hides the newest labels, or they are not in the graph yet.
+        newest = [graph.ids[row] for row in np.flatnonzero(graph.times >= time - late)]
+        now = graph if known else graph.relabel(newest, [None] * len(newest))
+        learner.adapt(Task(now, time, 3, label_latency=late if known else 0))
+        found.append(time)
+    # The first task is trained on all labels there are; each later one finds the labels of one more slice.
+    assert [(time, time - 1 - late, max(time - 2 - 2 * late, -1)) for time in range(4, 8)] == NOTES
     assert learner.stacking_ is not None
     assert not np.array_equal(learner.stacking_.weights, Stacking.start().weights)
+
+
+def test_a_slice_that_is_labelled_bit_by_bit_is_backtested_with_its_first_labels_only() -> None:
+    graph = followers()
+    NOTES.clear()
+    learner = Spy(MLP(hidden=8), Softmax(), steps=2).adapt(Task(graph, 3, 2))
+    ids = [graph.ids[row] for row in np.flatnonzero(graph.times == 3)]
+    learner.adapt(Task(graph.relabel(ids[30:], [None] * len(ids[30:])), 4, 2))
+    learner.adapt(Task(graph, 4, 2))
+    assert [past for _, past, _ in NOTES] == [3]
+
+
+def test_detectors_judge_the_models_own_logits() -> None:
+    graph = followers()
+    task = Task(graph, 4, 2)
+    learner = LifelongLearner(MLP(hidden=8), GDOC(0.5), steps=3).adapt(Task(graph, 3, 2)).adapt(task)
+    outputs = learner.outputs(task)
+    assert outputs.stacked_logits is not None
+    assert learner.stacking_ is not None
+    evidence = learner.stacking_.evidence(task, task.test_window, learner.classes_)
+    expected = learner.stacking_.combined(outputs.logits.numpy(), evidence)
+    np.testing.assert_array_equal(outputs.stacked_logits, expected)
+    decisions = learner.predict(task)
+    own = 1 / (1 + np.exp(-outputs.logits.double().numpy().max(1)))
+    np.testing.assert_array_equal(decisions.flagged, own < 0.5)
+    assert decisions.best.tolist() == [learner.classes_[column] for column in expected.argmax(1)]
+    shares = np.exp(expected - expected.max(1, keepdims=True))
+    np.testing.assert_allclose(decisions.probability, (shares / shares.sum(1, keepdims=True)).max(1), rtol=1e-5)

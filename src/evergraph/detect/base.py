@@ -63,20 +63,31 @@ class Outputs:
         The slice in its graph; set if the vertices are a whole slice and the detector requires it.
     auxiliary_logits
         Logits of the auxiliary model; set if the detector requires one.
+    stacked_logits
+        The logits together with the classes of older neighbours, from which the most likely class follows; None if
+        they are not read. Detectors judge the model's own logits.
     """
 
     logits: Tensor
     hidden: Tensor | None = None
     context: SliceContext | None = None
     auxiliary_logits: Tensor | None = None
+    stacked_logits: Tensor | None = None
+
+    @property
+    def best_logits(self) -> Tensor:
+        """The logits from which the most likely class follows."""
+        return self.logits if self.stacked_logits is None else self.stacked_logits
 
     def __len__(self) -> int:
         return len(self.logits)
 
     def __getitem__(self, rows: Tensor | slice) -> Outputs:
         """Outputs for some of the vertices, without context, because they are not a whole slice."""
-        hidden, auxiliary = (None if part is None else part[rows] for part in (self.hidden, self.auxiliary_logits))
-        return Outputs(self.logits[rows], hidden, auxiliary_logits=auxiliary)
+        hidden, auxiliary, stacked = (
+            None if part is None else part[rows] for part in (self.hidden, self.auxiliary_logits, self.stacked_logits)
+        )
+        return Outputs(self.logits[rows], hidden, auxiliary_logits=auxiliary, stacked_logits=stacked)
 
 
 class Decision(NamedTuple):
@@ -235,6 +246,11 @@ class Detector(ABC):
     def probability(self, logits: Tensor) -> Tensor:
         """Probability of each vertex's most likely known class, as float64."""
         return self.probabilities(logits).amax(1)
+
+    def class_probabilities(self, outputs: Outputs) -> Tensor:
+        """Probability of each known class, with the classes of older neighbours if they are read."""
+        stacked = outputs.stacked_logits
+        return self.probabilities(outputs.logits) if stacked is None else torch.softmax(stacked.double(), 1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -153,6 +153,8 @@ class Recording:
                 raise InvalidContentError("it has no class for each vertex")
             if event.kind != "decide" and targets is None:
                 raise InvalidContentError("it has no targets")
+            if (stacked := found.get("stacked")) is not None and stacked.shape != logits.shape:
+                raise InvalidContentError("it has stacked logits of another shape")
             if event.kind == "decide" and logits.shape[1] != len(event.classes):
                 raise InvalidContentError("it has not one logit for each class")
             return found
@@ -211,6 +213,7 @@ class _EventWriter:
         self.began.append(self.seconds())
         begun = clock.perf_counter()
         tensors = {"logits": outputs.logits, "hidden": outputs.hidden, "targets": targets}
+        tensors["stacked"] = outputs.stacked_logits
         # Copies: a model without hidden vectors may return its logits in their place.
         data = tensors_to({name: x.detach().cpu().contiguous().clone() for name, x in tensors.items() if x is not None})
         name = f"{len(self.events):04}-{kind}.safetensors"
@@ -448,7 +451,7 @@ def replay_all(
     for number, event in enumerate(recording.events):
         tensors = recording.read(event)
         context = None if event.time is None else context_of(event.time, event.classes)
-        plain = Outputs(tensors["logits"], tensors.get("hidden"), context)
+        plain = Outputs(tensors["logits"], tensors.get("hidden"), context, stacked_logits=tensors.get("stacked"))
         with_auxiliary: dict[Detector | None, Outputs] = {
             auxiliary: replace(plain, auxiliary_logits=other.read(other.events[number])["logits"])
             for auxiliary, other in others.items()
@@ -518,10 +521,10 @@ class _ReplayedDetector:
         decisions = Decisions(
             ids=context.task.test_ids,
             time=context.task.time,
-            best=np.array(context.classes, object)[outputs.logits.argmax(1).numpy()],
+            best=np.array(context.classes, object)[outputs.best_logits.argmax(1).numpy()],
             flagged=flagged.numpy(),
             score=score.numpy(),
-            probability=self.detector.probability(outputs.logits).numpy(),
+            probability=self.detector.class_probabilities(outputs).amax(1).numpy(),
             known=context.classes,
         )
         return ReplayedTask(decisions, seconds)

@@ -20,9 +20,9 @@ def neighbour_classes(task: Task, window: Window, columns: NDArray[np.integer], 
     """Return the share of each class among the labelled older neighbours of each vertex of a window.
 
     A vertex reads the labels of neighbours from strictly earlier periods, anywhere in the past, if they are released by
-    the task's time. If labels arrive late, a training vertex reads them just as late (`label_delay`), so training and
-    prediction see the same. An edge counts from the period in which it is visible. The rows of vertices without such
-    neighbours are empty.
+    the task's time. If labels arrive late, a vertex of an earlier period than the task's reads only those that had
+    arrived in its own period (`label_delay`), as the test vertices do now. An edge counts from the period in which it
+    is visible. The rows of vertices without such neighbours are empty.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def neighbour_classes(task: Task, window: Window, columns: NDArray[np.integer], 
     own = times[rows.start + row]
     released = task.released
     codes = columns[np.append(released, np.int32(-1))[np.minimum(near, len(released))]]
-    read = (codes >= 0) & (times[near] < own - label_delay(task))
+    read = (codes >= 0) & (times[near] < own - np.where(own < task.time, label_delay(task), 0))
     if links.times is not None:
         read &= links.times[start:stop] <= own
     row, codes = row[read], codes[read]
@@ -67,7 +67,7 @@ def neighbour_classes(task: Task, window: Window, columns: NDArray[np.integer], 
 def label_delay(task: Task) -> int:
     """Return by how many periods labels arrive late, judged by the labels that are released by the task's time.
 
-    A period counts as labelled if its share of labelled vertices is at least half of that of the whole past.
+    It is the number of newest periods with hardly any labels: a share of less than a tenth of that of the whole past.
 
     Examples
     --------
@@ -83,5 +83,5 @@ def label_delay(task: Task) -> int:
         return 0
     periods, starts = np.unique(times, return_index=True)
     shares = np.add.reduceat(labelled, starts, dtype=np.int64) / np.diff(np.append(starts, len(times)))
-    enough = periods[shares >= labelled.mean() / 2]
+    enough = periods[shares >= labelled.mean() / 10]
     return int(periods[-1] - enough[-1])

@@ -231,7 +231,7 @@ class Vocabulary:
                     matrix = tfidf(counts, window.rows, known)
                 others.append(self._placed(block, matrix, counts))
         total = None
-        if self.width > self.dense:
+        if self.width > self.dense or not dense:
             total = others[0] if others else sparse.csr_array((len(window), self.width - self.dense), dtype=np.float32)
             for other in others[1:]:
                 total = total + other
@@ -284,7 +284,7 @@ def _standardised(numbers: Numbers, rows: slice, known: int) -> NDArray[np.float
     count = np.maximum(there.sum(0), 1)
     mean = np.where(there, past, 0).sum(0) / count
     deviation = np.sqrt(np.where(there, (past - mean) ** 2, 0).sum(0) / count)
-    scaled = (values[rows] - mean) / np.where(deviation > 0, deviation, 1)
+    scaled = np.where(there.any(0), (values[rows] - mean) / np.where(deviation > 0, deviation, 1), 0)
     return np.clip(_filled(scaled), -_CLIP, _CLIP).astype(np.float32)
 
 

@@ -91,6 +91,7 @@ class _Packed:
     auxiliary_lr: float | None = None
     second_lr: float | None = None  # of version 0.1
     block_gains: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    unused_from: int | None = None
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,7 @@ def pack(learner: LifelongLearner) -> tuple[dict[str, Any], bytes]:
         "classes": list(learner.classes_),
         "vocabulary": asdict(vocabulary),
         "block_gains": learner.block_gains_,
+        "unused_from": learner._unused,
         "tasks": learner.tasks_,
         "time": learner.time_,
         "lr": learner.lr_,

@@ -149,6 +149,7 @@ class LifelongLearner:
         self._context: SliceContext | None = None
         self._loaded = False  # the state comes from a file
         self._excluded: frozenset[str] = frozenset()
+        self._unused: int | None = None  # first period whose labels were not used
         self._replays = True
         self._built: tuple[object, Model] | None = None
         self._check()
@@ -235,10 +236,7 @@ class LifelongLearner:
         if needs.auxiliary is not None:
             after = None if on_step is None else lambda step, loss: on_step(len(losses) + step, loss)
             auxiliary, auxiliary_lr, _ = self._trained(needs.auxiliary, self.auxiliary_weights_, *lesson, after)
-        outputs = None
-        if needs.fit:
-            outputs = self._forward(weights, auxiliary, batch)
-            outputs = self._stacked(outputs, stacking, task, task.training, classes)[batch.labelled]
+        outputs = self._forward(weights, auxiliary, batch)[batch.labelled] if needs.fit else None
         fitted = fitted.fit(outputs, batch.targets[batch.labelled], cold=cold)
         # Nothing below can fail, so the learner is either updated completely or unchanged.
         self.classes_, self.vocabulary_, self._state = classes, vocabulary, fitted.state
@@ -246,6 +244,7 @@ class LifelongLearner:
         self.weights_, self.auxiliary_weights_ = weights, auxiliary
         self.lr_, self.auxiliary_lr_, self.losses_ = lr, auxiliary_lr, losses
         self.tasks_, self.time_ = self.tasks_ + 1, task.time
+        self._unused = int(task.graph.times[np.flatnonzero(task.released >= 0)[-1]]) + 1
 
     def _trained(
         self,
@@ -317,20 +316,22 @@ class LifelongLearner:
             optional = [block for block in _OPTIONAL if block in vocabulary.read_blocks]
         if not optional and stacking is None:
             return gains, stacking
-        delay = label_delay(task)
         columns = columns_among(self.classes_, task.graph.class_names)
-        for past, codes in _labelled_slices(task, self.time_ - delay, task.time - delay):
+        for past, codes in self._new_slices(task):
             targets = columns[codes]
             evidence = None if stacking is None else stacking.evidence(past, past.test_window, self.classes_)
-            logits = self._logits(past, vocabulary)
-            added = 0 if stacking is None or evidence is None else stacking.added(evidence)
-            right = _count_right(logits + added, targets)
+
+            def right(read: Vocabulary) -> int:
+                logits = self._logits(past, read)  # noqa: B023  # called in this iteration
+                if stacking is not None and evidence is not None:  # noqa: B023
+                    logits = stacking.combined(logits, evidence)  # noqa: B023
+                return int((logits.argmax(1) == targets).sum())  # noqa: B023
+
             for block in optional:
-                without = _count_right(self._logits(past, vocabulary.without(block)) + added, targets)
-                found = BlockGain(int((targets >= 0).sum()), right, without)
+                found = BlockGain(int((targets >= 0).sum()), right(vocabulary), right(vocabulary.without(block)))
                 gains[block] = gains[block] + found if block in gains else found
             if stacking is not None and evidence is not None:
-                stacking = stacking.fitted(logits, evidence, targets)
+                stacking = stacking.fitted(self._logits(past, vocabulary), evidence, targets)
         return gains, stacking
 
     def _chosen(self, vocabulary: Vocabulary, gains: Mapping[str, BlockGain], task: Task) -> Vocabulary:
@@ -338,8 +339,8 @@ class LifelongLearner:
         for block, gain in gains.items():
             if block in vocabulary.read_blocks and gain.vertices >= _LEAST and gain.share < _WORTH:
                 log.info(
-                    "Inputs: %s are not read from %s on. Accuracy on %s vertices of past slices was %.1f %% with them "
-                    "and %.1f %% without.",
+                    "Inputs: the model does not read %s from %s on. Accuracy on %s vertices of past slices was "
+                    "%.1f %% with them and %.1f %% without.",
                     *(BLOCK_NAMES[block], task.graph.axis.label(task.time), f"{gain.vertices:,}"),
                     *(100 * right / gain.vertices for right in (gain.right, gain.right_without)),
                 )
@@ -352,15 +353,13 @@ class LifelongLearner:
         everything = Batch(x, graph, len(graph), torch.empty(0, dtype=torch.int64))
         return np.asarray(self._forward(self.weights_ or {}, None, everything).logits[task.test].cpu().numpy())
 
-    def _stacked(
-        self, outputs: Outputs, stacking: Stacking | None, task: Task, window: Window, classes: tuple[str, ...]
-    ) -> Outputs:
-        """Outputs with what the classes of older neighbours add to the logits of the first vertices of a window."""
-        if stacking is None:
+    def _stacked(self, outputs: Outputs, task: Task) -> Outputs:
+        """Outputs for the test vertices, together with the classes of older neighbours."""
+        if self.stacking_ is None:
             return outputs
-        rows = slice(window.rows.start, window.rows.start + len(outputs.logits))
-        added = torch.from_numpy(stacking.added(stacking.evidence(task, replace(window, rows=rows), classes)))
-        return replace(outputs, logits=outputs.logits + added.to(outputs.logits.device))
+        evidence = self.stacking_.evidence(task, task.test_window, self.classes_)
+        found = self.stacking_.combined(outputs.logits.cpu().numpy(), evidence)
+        return replace(outputs, stacked_logits=torch.from_numpy(found).to(outputs.logits.device))
 
     # --- replay of past slices ---------------------------------------------------------------------------------------
     # Just before the model is trained on new labels, it still gives the outputs that it gave when it decided their
@@ -375,7 +374,7 @@ class LifelongLearner:
         if self.time_ is not None:
             if needs.auxiliary is not None and self.auxiliary_weights_ is None:
                 return fitted  # the detector was changed, and its auxiliary model is not trained yet
-            return self._observe_slices(fitted, self.time_, task)
+            return self._observe_slices(fitted, task)
         if not self._replays:
             return fitted
         other = type(self)(**self.get_params())
@@ -384,14 +383,32 @@ class LifelongLearner:
             other.adapt(past)
         return fitted if other.time_ is None else other._observed(task)
 
-    def _observe_slices(self, fitted: FittedDetector, since: int, task: Task) -> FittedDetector:
-        """Let a detector observe the slices from a period up to a task, as far as the task's history reaches."""
+    def _observe_slices(self, fitted: FittedDetector, task: Task) -> FittedDetector:
+        """Let a detector observe the slices whose labels arrived since the last task."""
         columns = columns_among(self.classes_, task.graph.class_names)
-        for past, codes in _labelled_slices(task, since, task.time):
+        for past, codes in self._new_slices(task):
             found = self.outputs(past)
             targets = torch.from_numpy(np.where(codes >= 0, columns[codes], UNLABELLED)).to(found.logits.device)
             fitted = fitted.observe(found, targets)
         return fitted
+
+    def _new_slices(self, task: Task) -> Iterator[tuple[Task, NDArray[np.int32]]]:
+        """The tasks of the slices whose first labels arrived since the last task, and the codes of their test vertices.
+
+        The model was not trained on any of these labels. A task sees the labels that were released when its slice was
+        decided.
+        """
+        latency = max(task.label_latency, label_delay(task))
+        for time in range(max(self._unused_from(), task.graph.first_time), task.time):
+            past = replace(task, time=time, label_latency=latency)
+            start = past.window.rows.start + past.test.start
+            codes = task.released[start : start + len(past.test_ids)]
+            if (codes >= 0).any():
+                yield past, codes
+
+    def _unused_from(self) -> int:
+        """The first period whose labels the model was not trained on."""
+        return (self.time_ or 0) if self._unused is None else self._unused
 
     # --- prediction --------------------------------------------------------------------------------------------------
 
@@ -424,7 +441,7 @@ class LifelongLearner:
             outputs = replace(outputs, context=self._context_of(task))
         if self.time_ is not None and task.time < self.time_:
             log.warning("The learner is trained for a later period: it may have used the labels of this task.")
-        best = outputs.logits.argmax(1).cpu().numpy()
+        best = outputs.best_logits.argmax(1).cpu().numpy()
         try:
             score, flagged = FittedDetector(decider, self._state).decide(outputs)
         except (RuntimeError, LookupError, TypeError, ValueError) as error:
@@ -440,7 +457,7 @@ class LifelongLearner:
             best=np.array(self.classes_, object)[best],
             flagged=flagged.cpu().numpy(),
             score=score.cpu().numpy(),
-            probability=decider.probability(outputs.logits).cpu().numpy(),
+            probability=decider.class_probabilities(outputs).amax(1).cpu().numpy(),
             known=self.classes_,
         )
 
@@ -456,7 +473,7 @@ class LifelongLearner:
         x, graph = self._read(task, task.window, self.vocabulary_, self.classes_)
         everything = Batch(x, graph, len(graph), torch.empty(0, dtype=torch.int64))
         found = self._forward(self.weights_, self.auxiliary_weights_, everything)[task.test]
-        found = self._exclude(self._stacked(found, self.stacking_, task, task.test_window, self.classes_))
+        found = self._exclude(self._stacked(found, task))
         return replace(found, context=self._context_of(task)) if self._detector().requires.context else found
 
     def explain(self, task: Task, rows: Iterable[int], most: int = 5) -> list[list[Attribution]]:
@@ -480,12 +497,15 @@ class LifelongLearner:
         ]
         weights, model, rows = self.weights_, self._model(), list(rows)
         evidence = added = None
+        scale = 1.0
         if self.stacking_ is not None:
             evidence = self.stacking_.evidence(task, task.test_window, self.classes_)
-            added = self.stacking_.added(evidence)
+            added = self.stacking_.combined(np.zeros(1), evidence)
+            scale = float(self.stacking_.weights[0])
 
         def forward(batch: Batch) -> Tensor:
             logits, hidden = model.forward(weights, batch, None)
+            logits = scale * logits
             if added is not None:
                 above = torch.from_numpy(added[: len(logits) - task.test.start]).to(logits.device)
                 logits = logits + torch.nn.functional.pad(above, (0, 0, task.test.start, 0))
@@ -494,7 +514,7 @@ class LifelongLearner:
         found = attribute(forward, x, graph, names, [task.test.start + row for row in rows], most)
         if evidence is None or added is None:
             return found
-        best = self.outputs(task).logits.argmax(1).tolist()
+        best = self.outputs(task).best_logits.argmax(1).tolist()
         for row, parts in zip(rows, found, strict=True):
             gain = float(added[row, best[row]] - added[row].mean())
             name = self.classes_[int(evidence[0, row].argmax())]
@@ -506,9 +526,9 @@ class LifelongLearner:
         excluded = torch.tensor([name in self._excluded for name in self.classes_], device=outputs.logits.device)
         if not excluded.any() or excluded.all():
             return outputs
-        auxiliary = outputs.auxiliary_logits
-        auxiliary = None if auxiliary is None else auxiliary.masked_fill(excluded, EXCLUDED)
-        return replace(outputs, logits=outputs.logits.masked_fill(excluded, EXCLUDED), auxiliary_logits=auxiliary)
+        parts = {name: getattr(outputs, name) for name in ("logits", "auxiliary_logits", "stacked_logits")}
+        masked = {name: part.masked_fill(excluded, EXCLUDED) for name, part in parts.items() if part is not None}
+        return replace(outputs, **masked)
 
     def _context_of(self, task: Task) -> SliceContext:
         """The context of a task's slice; the last one is kept, because the slice is observed soon."""
@@ -602,6 +622,7 @@ class LifelongLearner:
         self.block_gains_ = {name: BlockGain(*gain) for name, gain in content.get("block_gains", {}).items()}
         self.stacking_ = Stacking.from_tensors(part("stacking/"), len(classes))
         self.tasks_, self.time_, self.losses_ = tasks, time, losses
+        self._unused = content.get("unused_from")
         self.lr_, self.auxiliary_lr_ = lr, auxiliary_lr
         own, self._default_rates = self._detector(), {}
         for detector, rate in ((own, lr), (own.requires.auxiliary, auxiliary_lr)):
@@ -635,6 +656,7 @@ class LifelongLearner:
         """Return a copy that accepts tasks from a period on, even if the learner is trained for later ones."""
         other = copy(self)
         other.time_ = None if self.time_ is None else min(self.time_, time)
+        other._unused = None if self._unused is None else min(self._unused, time)
         return other
 
     # --- settings, as in scikit-learn --------------------------------------------------------------------------------
@@ -719,23 +741,9 @@ class LifelongLearner:
         self._model()
 
 
-def _count_right(logits: NDArray[np.floating], targets: NDArray[np.integer]) -> int:
-    return int((logits.argmax(1) == targets).sum())
-
-
-def _labelled_slices(task: Task, first: int, last: int) -> Iterator[tuple[Task, NDArray[np.int32]]]:
-    """The tasks of earlier slices within the history that have labels now, and the codes of their test vertices."""
-    for time in range(max(first, task.start), last):
-        past = replace(task, time=time)
-        start = past.window.rows.start + past.test.start
-        codes = task.released[start : start + len(past.test_ids)]
-        if (codes >= 0).any():
-            yield past, codes
-
-
 def _tasks_before(task: Task, number: int) -> list[Task]:
     """The last tasks before one, in periods with labels, that have labels to train on."""
-    labelled = task.graph.times[(task.graph.codes >= 0) & (task.graph.times < task.time)]
+    labelled = task.graph.times[: len(task.released)][task.released >= 0]
     times = np.unique(labelled).tolist()[1:]  # before the first there is nothing to train on
     found = [replace(task, time=time) for time in times[len(times) - min(number, len(times)) :]]
     return [past for past in found if (past.targets >= 0).any()]

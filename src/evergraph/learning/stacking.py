@@ -57,9 +57,9 @@ class Stacking:
 
     Examples
     --------
-    >>> evidence = np.array([[[1, 0]], [[0.7, -2.0]]], np.float32)
-    >>> Stacking.start().added(evidence).tolist()
-    [[2.3499999046325684, -1.0]]
+    >>> evidence = np.array([[[1, 0]], [[0.5, -2.0]]], np.float32)
+    >>> Stacking.start().combined(np.array([[1.0, 2.0]]), evidence).tolist()
+    [[3.25, 1.0]]
     """
 
     weights: NDArray[np.float64]
@@ -94,12 +94,14 @@ class Stacking:
         columns = columns_among(classes, task.graph.class_names)
         shares = neighbour_classes(task, window, columns, len(classes)).toarray()
         odds = np.log(shares @ self.follows + _SMOOTH) - np.log(self.prior + _SMOOTH)
-        return np.stack([shares, np.where(shares.sum(1, keepdims=True) > 0, odds, 0)]).astype(np.float32)
+        found = np.stack([shares, np.where(shares.sum(1, keepdims=True) > 0, odds, 0)]).astype(np.float32)
+        first = [classes.index(name) for name in classes]  # merged classes have one name and several columns
+        return found[:, :, first]
 
-    def added(self, evidence: Evidence) -> NDArray[np.float32]:
-        """Return what to add to the logits."""
+    def combined(self, logits: NDArray[np.floating], evidence: Evidence) -> NDArray[np.float32]:
+        """Return the weighted sum of logits and evidence, whose softmax is the probability of each class."""
         scale, share, odds = self.weights
-        return (share / scale * evidence[0] + odds / scale * evidence[1]).astype(np.float32)
+        return (scale * logits + share * evidence[0] + odds * evidence[1]).astype(np.float32)
 
     def fitted(self, logits: NDArray[np.floating], evidence: Evidence, targets: NDArray[np.integer]) -> Stacking:
         """Return the weights after a slice whose labels have arrived; ``targets`` are columns, -1 without a label.

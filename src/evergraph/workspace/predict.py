@@ -65,7 +65,7 @@ def best_classes(
 ) -> NDArray[np.object_]:
     """Return the most likely known class of each vertex of a slice."""
     task = Task(graph, time, history, mode="inductive")
-    columns = learner.without_classes(retired).outputs(task).logits.argmax(1)
+    columns = learner.without_classes(retired).outputs(task).best_logits.argmax(1)
     return np.array(learner.classes_, object)[columns.cpu().numpy()]
 
 
@@ -159,9 +159,8 @@ def _nearest_classes(
     learner: LifelongLearner, outputs: Outputs, chosen: NDArray[np.int64]
 ) -> list[list[tuple[str, float]]]:
     """Return the most likely known classes of some vertices with their probabilities."""
-    logits, detector = outputs.logits[chosen], learner.detector_.detector
-    shares = detector.probabilities(logits).cpu().numpy()
-    values = logits.cpu().numpy()
+    shares = learner.detector_.detector.class_probabilities(outputs)[chosen].cpu().numpy()
+    values = outputs.best_logits[chosen].cpu().numpy()
     order = np.argsort(-values, axis=1, kind="stable")
     found = []
     for row, columns in enumerate(order):
