@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from evergraph import EvergraphError, EvolvingGraph, InputError, LifelongLearner, Task, evaluate, tasks
 from evergraph.datasets import synthetic
 from evergraph.detect import DOC, GDOC, Softmax
+from evergraph.evaluation.configuration import Configuration
 from evergraph.graph.classes import UNSEEN
 from evergraph.graph.features import Features, Numbers
 from evergraph.learning.training import default_rate
@@ -435,6 +437,27 @@ def test_parameters_and_repr() -> None:
     from sklearn.base import clone
 
     assert clone(learner, safe=False).get_params() is not None
+
+
+def test_inputs_are_kept_as_one_text(tmp_path: Path) -> None:
+    from sklearn.base import clone
+
+    for wanted in (["words", "classes"], ("words", "classes", "words"), "words, classes"):
+        learner = LifelongLearner(GraphSAGE(hidden=4), Softmax(), steps=2, inputs=wanted)
+        assert learner.inputs == clone(learner, safe=False).inputs == "words,classes"
+        assert Configuration(inputs=wanted) == Configuration(inputs="words,classes")
+    task = Task(synthetic(vertices=120, times=4, classes=3, new_classes=0, seed=1), 3, 2)
+    learner.adapt(task).set_params(inputs=["words", "classes"])  # the same as before
+    learner.save(tmp_path)
+    assert LifelongLearner.load(tmp_path).inputs == "words,classes"
+    assert LifelongLearner().set_params(inputs=["auto"]).inputs == "auto"
+
+
+@pytest.mark.parametrize("wrong", [5, None, {"words": 1}, [5], [], [["words"]]])
+def test_inputs_of_a_wrong_type_are_refused(wrong: Any) -> None:
+    for make in (LifelongLearner, Configuration, LifelongLearner().set_params):
+        with pytest.raises(InputError, match=r"inputs? .*Choose auto, or some of words"):
+            make(inputs=wrong)
 
 
 @pytest.mark.parametrize(

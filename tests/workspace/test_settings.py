@@ -220,6 +220,12 @@ def test_new_inputs_are_read_from_the_next_update_on(workspace: Workspace) -> No
     workspace.set(inputs="words")
     workspace.set(inputs="classes")  # as it is trained: there is nothing left to do
     assert workspace.state.settings.pending == {}
+    workspace.set(inputs=["words", "classes", "words"])
+    assert again(workspace).settings()["inputs"] == "words,classes"
+    with pytest.raises(NothingToDoError, match="inputs is words,classes already"):
+        workspace.set(inputs="words, classes")
+    workspace.update()
+    assert again(workspace).learner().inputs == "words,classes"
 
 
 def test_a_rollback_deletes_no_version_that_is_kept(workspace: Workspace) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +53,7 @@ class Configuration:
     label_rate: float = 1.0
     mode: Mode = "transductive"
     text: TextMode = "past"
-    inputs: str = "auto"
+    inputs: str | Sequence[str] = "auto"
     label_latency: int = 0
 
     def __post_init__(self) -> None:
@@ -64,7 +64,8 @@ class Configuration:
             raise not_a_model(self.model)
         if not isinstance(self.detector, Detector):
             raise InputError(f"{self.detector!r} is not a detector", fix="pass one from evergraph.detect")
-        self.learner(seed=0)  # checks the other settings
+        learner = self.learner(seed=0)  # checks the other settings
+        object.__setattr__(self, "inputs", learner.inputs)
 
     def tasks(self, graph: EvolvingGraph) -> Iterator[Task]:
         """Return the tasks of a graph."""

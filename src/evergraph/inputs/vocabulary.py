@@ -21,7 +21,7 @@ from evergraph.names import INPUTS
 if TYPE_CHECKING:
     from evergraph.learning.task import Task
 
-__all__ = ["BLOCKS", "BLOCK_NAMES", "BlockGain", "Vocabulary", "blocks_of", "check_inputs"]
+__all__ = ["BLOCKS", "BLOCK_NAMES", "BlockGain", "Vocabulary", "as_inputs", "blocks_of", "check_inputs"]
 
 _DENSE = ("numbers", "encoder")
 _STORED = ("words", *_DENSE, "categories")
@@ -47,16 +47,31 @@ def check_inputs(inputs: str | Sequence[str]) -> tuple[str, ...] | None:
     >>> check_inputs("words,classes"), check_inputs("auto")
     (('words', 'classes'), None)
     """
+    fix = f"choose auto, or some of {', '.join(BLOCKS)}"
+    if not isinstance(inputs, str | list | tuple):
+        raise InputError(f"the argument inputs is {inputs!r}", fix=fix)
     names = inputs.split(",") if isinstance(inputs, str) else list(inputs)
     names = [name.strip() if isinstance(name, str) else name for name in names]
     if names == ["auto"]:
         return None
     for name in names:
-        if name not in BLOCKS:
-            raise InputError(f"there is no input {name!r}", fix=f"choose auto, or some of {', '.join(BLOCKS)}")
+        if not isinstance(name, str) or name not in BLOCKS:
+            raise InputError(f"there is no input {name!r}", fix=fix)
     if not names:
-        raise InputError("the list of inputs is empty", fix=f"choose auto, or some of {', '.join(BLOCKS)}")
+        raise InputError("the list of inputs is empty", fix=fix)
     return tuple(dict.fromkeys(names))
+
+
+def as_inputs(inputs: str | Sequence[str]) -> str:
+    """Return inputs as the text that is stored.
+
+    Examples
+    --------
+    >>> as_inputs(["words", "classes"]), as_inputs("words, classes, words"), as_inputs("auto")
+    ('words,classes', 'words,classes', 'auto')
+    """
+    text = ",".join(check_inputs(inputs) or ["auto"])
+    return inputs if isinstance(inputs, str) and inputs == text else text  # scikit-learn's clone compares by identity
 
 
 def blocks_of(graph: EvolvingGraph, inputs: str | Sequence[str], *, classes: bool = True) -> tuple[str, ...]:

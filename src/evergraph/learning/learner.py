@@ -23,7 +23,7 @@ from evergraph.graph.classes import columns_among
 from evergraph.graph.evolving import TextMode, Window
 from evergraph.inputs.neighbour_classes import label_delay
 from evergraph.inputs.slice_context import SliceContext
-from evergraph.inputs.vocabulary import BLOCK_NAMES, BlockGain, Vocabulary, blocks_of, check_inputs
+from evergraph.inputs.vocabulary import BLOCK_NAMES, BlockGain, Vocabulary, as_inputs, blocks_of, check_inputs
 from evergraph.learning.attribution import Attribution, add_stacked, attribute
 from evergraph.learning.stacking import Stacking
 from evergraph.learning.task import Decisions, Task
@@ -667,6 +667,8 @@ class LifelongLearner:
 
     def set_params(self, **params: Any) -> Self:
         """Change arguments from the next task on. If one is invalid, none is changed."""
+        if "inputs" in params:
+            params["inputs"] = as_inputs(params["inputs"])
         for name in ("text", "inputs"):
             if self.weights_ is not None and params.get(name, getattr(self, name)) != getattr(self, name):
                 raise InputError(f"{name} cannot be changed after training", fix="start a new learner")
@@ -737,7 +739,7 @@ class LifelongLearner:
         for name, (valid, fix) in checks.items():
             if not valid:
                 raise InputError(f"the argument {name} is {getattr(self, name)!r}", fix=fix)
-        check_inputs(self.inputs)
+        self.inputs = as_inputs(self.inputs)
         self._model()
 
 

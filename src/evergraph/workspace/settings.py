@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -100,11 +100,11 @@ def change_settings(
     detector: Detector | str | Mapping[str, Any] | None = None,
     steps: int | None = None,
     lr: float | None = None,
-    inputs: str | None = None,
+    inputs: str | Sequence[str] | None = None,
     keep: int | None = None,
 ) -> Outcome:
     """Change settings; see `Workspace.set`."""
-    from evergraph.inputs.vocabulary import blocks_of
+    from evergraph.inputs.vocabulary import as_inputs, blocks_of
     from evergraph.learning.learner import LifelongLearner
 
     state, graph = change.state, change.graph
@@ -130,6 +130,7 @@ def change_settings(
         if decides_with(learner["detector"], new):
             learner["detector"] = pending.pop("detector")
     if inputs is not None:
+        inputs = as_inputs(inputs)
         blocks_of(graph, inputs)  # refuses what the graph does not have
         wanted["inputs"] = pending["inputs"] = inputs
         if inputs == learner["settings"].get("inputs", "auto"):

@@ -93,7 +93,7 @@ class Workspace:
         history: History = "auto",
         steps: int = 200,
         lr: float | None = None,
-        inputs: str = "auto",
+        inputs: str | Sequence[str] = "auto",
         text: TextMode = "past",
         seed: int = 0,
         columns: Columns | None = None,
@@ -505,7 +505,7 @@ class Workspace:
         detector: Detector | str | Mapping[str, Any] | None = None,
         steps: int | None = None,
         lr: float | None = None,
-        inputs: str | None = None,
+        inputs: str | Sequence[str] | None = None,
         keep: int | None = None,
     ) -> Outcome:
         """Change settings that were given to `create`; None leaves a setting as it is.
