@@ -12,7 +12,7 @@ from evergraph import EvolvingGraph, LifelongLearner, Task
 from evergraph.datasets import synthetic
 from evergraph.detect import Softmax
 from evergraph.names import MODELS, build_model
-from evergraph.nn import GAT, MLP, SGC, GraphSAGE, IsoMaxOutputs
+from evergraph.nn import GAT, MLP, SGC, Custom, GraphSAGE, IsoMaxOutputs
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -84,11 +84,21 @@ def test_nothing_is_named_without_sparse_inputs() -> None:
     assert all(value.grad_fn is None for value in (learner.weights_ or {}).values() if isinstance(value, torch.Tensor))
 
 
-@pytest.mark.parametrize("name", [*MODELS, "isomax-outputs"])
+class _Net(torch.nn.Module):
+    def __init__(self, inputs: int) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(inputs, 4)
+
+    def forward(self, x: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.layer(x))
+
+
+@pytest.mark.parametrize("name", [*MODELS, "isomax-outputs", "custom"])
 def test_every_model_can_be_explained(name: str) -> None:
     graph = synthetic(vertices=120, times=4, classes=3, new_classes=0, seed=1)
     task = Task(graph, 3, 2)
-    model = IsoMaxOutputs(MLP(hidden=4)) if name == "isomax-outputs" else build_model(name)
+    own = {"isomax-outputs": IsoMaxOutputs(MLP(hidden=4)), "custom": Custom(_Net)}
+    model = own.get(name) or build_model(name)
     learner = LifelongLearner(model, Softmax(), steps=5, lr=0.05).adapt(task)
     found = learner.explain(task, [0, 5], most=2)
     assert [len(one) for one in found] == ([0, 0] if name == "most-frequent" else [2, 2])

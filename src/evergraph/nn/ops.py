@@ -132,8 +132,11 @@ class SparseMatrix:
         return sparse.csr_array(tuple(part.cpu().numpy() for part in parts), shape=self.shape)
 
     def to_dense(self) -> Tensor:
-        """Convert to a dense tensor."""
-        return torch.from_numpy(self.to_scipy().toarray()).to(self.device)
+        """Convert to a dense tensor; gradients reach the values."""
+        lengths = self.pattern.indptr[1:] - self.pattern.indptr[:-1]
+        rows = torch.repeat_interleave(torch.arange(len(self), device=self.device), lengths)
+        zeros = self.values.new_zeros(self.shape)
+        return zeros.index_put((rows, self.pattern.indices.long()), self.values, accumulate=True)
 
 
 @dataclass(frozen=True, eq=False)
