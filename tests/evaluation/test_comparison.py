@@ -249,6 +249,16 @@ def test_lines_are_added_to_and_replaced_but_never_lost(
     assert "line 2: this is not a result of a comparison" in caplog.text
 
 
+def test_a_line_of_a_version_without_inputs_is_one_of_words(graphs: list[str], tmp_path: Path) -> None:
+    words = replace(SMALL, inputs="words")
+    compare(graphs[:1], candidates("none"), words, out=tmp_path)
+    (line,) = lines_of(tmp_path)
+    del line["configuration"]["inputs"], line["configuration"]["label_latency"]
+    (tmp_path / "results.jsonl").write_text(json.dumps(line) + "\n")
+    compare(graphs[:1], candidates("none"), words, out=tmp_path)
+    assert [one["configuration"]["inputs"] for one in lines_of(tmp_path)] == ["words"]
+
+
 def test_an_interruption_loses_nothing_that_is_finished(
     graphs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

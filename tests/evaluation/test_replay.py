@@ -27,6 +27,7 @@ from evergraph.evaluation.configuration import Configuration
 from evergraph.evaluation.replay import Recording, open_recording, record, replay, replay_all
 from evergraph.learning.training import default_rate
 from evergraph.nn import MLP, SGC, GraphSAGE
+from evergraph.storage.checksummed import dump_json
 from evergraph.storage.files import only_one
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -285,6 +286,21 @@ def test_a_recording_of_something_else_is_made_again(
     assert hashes(found) == hashes(fresh)
     assert {path.name for path in tmp_path.iterdir()} == {"r", "fresh", ".r.lock", ".fresh.lock"}
     assert {path.name for path in folder.iterdir()} == {"recording.json"} | {e.file for e in found.events}
+
+
+def test_a_recording_of_a_version_without_inputs_is_one_of_words(
+    tmp_path: Path, caplog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = replace(SMALL, inputs="words")
+    new = record(words, GRAPH, 0, tmp_path / "r")
+    content = json.loads(json.loads((tmp_path / "r" / "recording.json").read_text())["content"])
+    del content["configuration"]["inputs"], content["configuration"]["label_latency"], content["view"]["label_latency"]
+    (tmp_path / "r" / "recording.json").write_bytes(dump_json(content))
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_train", None)  # no training is needed
+        assert record(words, GRAPH, 0, tmp_path / "r") == new
+    record(SMALL, GRAPH, 0, tmp_path / "r")
+    assert "other settings (inputs is words there and auto here)" in caplog.text
 
 
 def test_other_numbers_are_recorded_again(folder: Path, caplog: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -624,6 +624,21 @@ def test_a_folder_of_another_configuration_is_refused(tmp_path, change, told):
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
+def test_a_run_of_a_version_without_inputs_goes_on_with_words(tmp_path):
+    words = dataclasses.replace(SMALL, inputs="words")
+    expected = numbers(run(words, GRAPH, [0, 1], out=tmp_path / "whole"))
+    run(words, GRAPH, [0], out=tmp_path / "old")
+    manifest = tmp_path / "old" / "run.json"
+    content = json.loads(manifest.read_text())
+    del content["configuration"]["inputs"], content["configuration"]["label_latency"]
+    manifest.write_text(json.dumps(content))
+    with pytest.raises(InputError, match="other settings: inputs is words there and auto here"):
+        run(SMALL, GRAPH, [0, 1], out=tmp_path / "old")
+    with pytest.raises(InputError, match="other settings: label_latency is 0 there and 1 here"):
+        run(dataclasses.replace(words, label_latency=1), GRAPH, [0, 1], out=tmp_path / "old")
+    assert numbers(run(words, GRAPH, [0, 1], out=tmp_path / "old")) == expected
+
+
 def test_times_are_the_same_however_they_are_written(tmp_path):
     run(SMALL, GRAPH, [0], out=tmp_path)
     run(dataclasses.replace(SMALL, first="3"), GRAPH, [0], out=tmp_path)

@@ -29,7 +29,7 @@ from evergraph.detect.auto import SIGNALS, AutoDetector, average_signals
 from evergraph.detect.scores import Average, Propagated
 from evergraph.detect.thresholds import BackTest
 from evergraph.errors import EvergraphError, InputError
-from evergraph.evaluation.configuration import Configuration
+from evergraph.evaluation.configuration import Configuration, complete_settings
 from evergraph.evaluation.metrics import aupr, auroc, evaluate, fpr_at_95, or_none, oracle_mcc, over_seeds
 from evergraph.evaluation.processes import completed, executor_for, graph_of, name_of, threads_each
 from evergraph.evaluation.replay import OnTask, Recording, ReplayedTask, record, replay_all
@@ -515,4 +515,5 @@ def _read_lines(path: Path) -> dict[str, bytes]:
 
 
 def _key(line: Mapping[str, Any]) -> str:
+    line = {**line, "configuration": complete_settings(line["configuration"])}
     return json.dumps([line[name] for name in _IDENTITY], sort_keys=True)

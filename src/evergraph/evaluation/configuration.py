@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from evergraph.learning.task import History, Mode, Task
     from evergraph.nn import Model
 
-__all__ = ["Configuration", "differences", "flat", "seed_ranges"]
+__all__ = ["Configuration", "complete_settings", "differences", "flat", "seed_ranges"]
 
 
 @dataclass(frozen=True)
@@ -121,8 +121,10 @@ def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
     --------
     >>> differences({"model": {"name": "sage", "hidden": 32}}, {"model": {"name": "sage", "hidden": 16}})
     'model.hidden is 32 there and 16 here'
+    >>> differences({"steps": 200}, {"steps": 200, "inputs": "auto", "label_latency": 0})  # an earlier version
+    'inputs is words there and auto here'
     """
-    old, new = flat(there), flat(here)
+    old, new = flat(complete_settings(there, here)), flat(complete_settings(here, there))
     changed = [name for name in dict.fromkeys([*new, *old]) if old.get(name) != new.get(name)]
     for part in ("model", "detector"):
         if f"{part}.name" in changed:  # a different model has different settings anyway
@@ -131,6 +133,15 @@ def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
         f"{name.removesuffix('.name')} is {_word(old.get(name))} there and {_word(new.get(name))} here"
         for name in changed
     )
+
+
+def complete_settings(stored: Mapping[str, Any], other: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Add the settings that an earlier version, which read words or else numbers, did not store.
+
+    ``other`` is the configuration to compare with: on the same graph, only one of words and numbers is possible.
+    """
+    numbers = other is not None and other.get("inputs") == "numbers"
+    return {"inputs": "numbers" if numbers else "words", "label_latency": 0, **stored}
 
 
 def _word(value: object) -> str:

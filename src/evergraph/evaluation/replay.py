@@ -35,7 +35,7 @@ from evergraph import __version__
 from evergraph.detect import Decision, Detector, FittedDetector, Outputs, Requirements
 from evergraph.detect.base import State as DetectorState
 from evergraph.errors import InputError, os_error
-from evergraph.evaluation.configuration import Configuration, differences
+from evergraph.evaluation.configuration import Configuration, complete_settings, differences
 from evergraph.evaluation.results import NUMERICS_VERSION
 from evergraph.graph.arrays import fingerprint
 from evergraph.graph.evolving import EvolvingGraph
@@ -187,7 +187,8 @@ def open_recording(folder: str | Path) -> Recording:
     if any(event.time is None for event in content.events if event.kind != "fit"):
         raise InputError("the recording is damaged (an event has no time)", file=path, fix=_AGAIN)
     identity = {name: getattr(content, name) for name in _IDENTITY}
-    return Recording(folder, identity, dict(content.view), content.events, content.backtest_seconds)
+    identity["configuration"] = complete_settings(content.configuration)
+    return Recording(folder, identity, {"label_latency": 0, **content.view}, content.events, content.backtest_seconds)
 
 
 # --- recording -------------------------------------------------------------------------------------------------------
@@ -330,10 +331,13 @@ def _usable(folder: Path, identity: Mapping[str, Any]) -> Recording | None:
 def _difference(there: Mapping[str, Any], here: Mapping[str, Any]) -> str | None:
     if there["fingerprint"] != here["fingerprint"]:
         return "another graph"
-    changed = {name: (there[name], here[name]) for name in _IDENTITY if there[name] != here[name]}
-    if old_and_new := changed.pop("configuration", None):
-        return f"other settings ({differences(*old_and_new)})"
-    parts = [f"{name.replace('_', ' ')} is {old} there and {new} here" for name, (old, new) in changed.items()]
+    if changed := differences(there["configuration"], here["configuration"]):
+        return f"other settings ({changed})"
+    parts = [
+        f"{name.replace('_', ' ')} is {there[name]} there and {here[name]} here"
+        for name in _IDENTITY
+        if name != "configuration" and there[name] != here[name]
+    ]
     return f"other settings ({', '.join(parts)})" if parts else None
 
 

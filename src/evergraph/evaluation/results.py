@@ -32,6 +32,7 @@ __all__ = [
     "summary_of",
 ]
 
+# With inputs="words", the numbers are those of versions that read nothing else; see `configuration.complete_settings`.
 NUMERICS_VERSION = 1
 """Raised whenever the same run gives different numbers than before; results of other versions are not used."""
 

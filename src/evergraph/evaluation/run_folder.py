@@ -303,8 +303,7 @@ def _difference(there: Mapping[str, Any], identity: Mapping[str, Any]) -> str | 
     """Describe how the run in a folder differs from this one; None if it is the same."""
     if there["fingerprint"] != identity["fingerprint"]:
         return "the folder contains a run on another graph"
-    if there["configuration"] != identity["configuration"]:
-        changed = differences(there["configuration"], identity["configuration"])
+    if changed := differences(there["configuration"], identity["configuration"]):
         return f"the folder contains a run with other settings: {changed}"
     if there["numerics_version"] != identity["numerics_version"]:
         return (
