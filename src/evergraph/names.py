@@ -459,6 +459,11 @@ def _name_of(kind: str, of: type) -> str:
 # --- inputs ----------------------------------------------------------------------------------------------------------
 
 
+def inputs_of_version_0_1(vocabulary: Mapping[str, Any]) -> str:
+    """Return what a learner reads whose settings have no inputs: words or, without names of columns, numbers."""
+    return "numbers" if vocabulary.get("names", ()) is None else "words"
+
+
 def inputs_in_words(blocks: Iterable[str]) -> str:
     """Return the blocks that a model reads as text; a mapping has their numbers of columns.
 

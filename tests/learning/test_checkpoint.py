@@ -6,6 +6,7 @@ import errno
 import json
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,14 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load as tensors_from
+from safetensors.torch import save as tensors_to
 
-from evergraph import EvergraphError, InputError, LifelongLearner, tasks
+from evergraph import EvergraphError, EvolvingGraph, InputError, LifelongLearner, Task, tasks
 from evergraph.datasets import synthetic
 from evergraph.detect import DOC, GDOC, AutoDetector, PostHoc, Softmax
 from evergraph.detect.scores import Energy, Relative
 from evergraph.errors import DamagedLearnerError
+from evergraph.learning import checkpoint
 from evergraph.learning.checkpoint import MANIFEST, pack, unpack
 from evergraph.nn import GAT, SGC, GraphSAGE, GraphSAINT, JKNet, Model
 from evergraph.storage.checksummed import dump_json
@@ -85,8 +88,6 @@ def test_a_learner_with_your_own_module_is_loaded_with_the_module(tmp_path: Path
         def forward(self, x: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
             return self.layer(x)
 
-    from evergraph import EvolvingGraph, Task
-
     features = np.random.default_rng(0).random((6, 3)).astype(np.float32)
     graph = EvolvingGraph.build(
         {"id": range(6), "time": [0] * 5 + [1], "label": list("xyxyxx")}, [[0, 1]], features=features
@@ -134,6 +135,55 @@ def test_damage_is_reported(tmp_path: Path) -> None:
         refused("not the file of an Evergraph learner|cannot be read")
     path.write_text(good)
     assert LifelongLearner.load(tmp_path).time_ == TASKS[0].time
+
+
+Edit = Callable[[dict[str, Any], dict[str, torch.Tensor]], object]
+EDITS: dict[str, Edit] = {
+    "duplicate blocks": lambda content, _: content["vocabulary"]["blocks"].append("words"),
+    "no blocks": lambda content, _: content["vocabulary"].update(blocks=[], runs=[]),
+    "unread that is no block": lambda content, _: content["vocabulary"].update(unread=["encoder"]),
+    "nothing read": lambda content, _: content["vocabulary"].update(unread=["classes", "words"]),
+    "classes in another order": lambda content, _: rename_classes(content, lambda names: names[::-1]),
+    "a class by name": lambda content, _: rename_classes(content, lambda names: ["x", *names[1:]]),
+    "an unknown text mode": lambda content, _: content["vocabulary"].update(text="future"),
+    "gain of words": lambda content, _: content.update(block_gains={"words": [3, 2, 1]}),
+    "more right than there are": lambda content, _: content.update(block_gains={"classes": [3, 4, 1]}),
+    "fewer right than none": lambda content, _: content.update(block_gains={"classes": [3, 2, -1]}),
+    "gain of fewer vertices than none": lambda content, _: content.update(block_gains={"encoder": [-1, -1, -1]}),
+    "a weight that is no number": lambda _, tensors: tensors["stacking/weights"].fill_(math.nan),
+    "a weight out of bounds": lambda _, tensors: tensors["stacking/weights"].fill_(0.0),
+    "infinite precision": lambda _, tensors: tensors["stacking/precision"].fill_(math.inf),
+    "a negative share": lambda _, tensors: tensors["stacking/prior"].neg_(),
+    "negative shares of pairs": lambda _, tensors: tensors["stacking/follows"].neg_(),
+    "another shape": lambda _, tensors: tensors.update({"stacking/prior": torch.zeros(1)}),
+}
+
+
+def rename_classes(content: dict[str, Any], change: Callable[[list[str]], list[str]]) -> None:
+    runs = content["vocabulary"]["runs"]
+    runs[:] = [(block, change(list(names)) if block == "classes" else names) for block, names in runs]
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_an_edited_learner_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    content, data = pack(trained(inputs="words,classes"))
+    content, tensors = json.loads(json.dumps(content)), tensors_from(data)
+    for edited in (False, True):
+        if edited:
+            EDITS[name](content, tensors)
+        packed = content, tensors_to(tensors)
+        monkeypatch.setattr(checkpoint, "pack", lambda _, packed=packed: packed)
+        checkpoint.save(LifelongLearner(), tmp_path / str(edited))
+    assert LifelongLearner.load(tmp_path / "False").stacking_ is not None
+    with pytest.raises(DamagedLearnerError, match=r"invalid|the columns of the classes"):
+        LifelongLearner.load(tmp_path / "True")
+
+
+def test_more_columns_of_classes_than_classes_are_refused() -> None:
+    vocabulary = {"blocks": ["classes"], "dense": 0, "runs": [["classes", ["0", "1", "2"]]], "text": "past"}
+    assert checkpoint.unpack_vocabulary({"vocabulary": vocabulary, "classes": ["a", "b", "c", "d"]}).width == 3
+    with pytest.raises(ValueError, match="the columns of the classes"):
+        checkpoint.unpack_vocabulary({"vocabulary": vocabulary, "classes": ["a", "b"]})
 
 
 def test_a_folder_without_a_learner(tmp_path: Path) -> None:
@@ -226,3 +276,24 @@ def test_a_learner_of_version_0_1_is_read() -> None:
     read = unpack(LifelongLearner, content, old)
     assert read.auxiliary_lr_ == learner.auxiliary_lr_
     assert all(torch.equal(value, read.auxiliary_weights_[name]) for name, value in learner.auxiliary_weights_.items())  # type: ignore[index,union-attr]
+
+
+@pytest.mark.parametrize("dense", [False, True], ids=["words", "dense"])
+def test_the_vocabulary_of_version_0_1_is_read(dense: bool) -> None:
+    """It read either words or dense features without names, and had no setting for it."""
+    graph = GRAPH
+    if dense:
+        vertices = {"id": range(60), "time": np.arange(60) // 20, "label": ["x", "y"] * 30}
+        graph = EvolvingGraph.build(vertices, features=np.random.default_rng(0).random((60, 3)).astype(np.float32))
+    first, second = (Task(graph, time, 1) for time in (1, 2))
+    inputs = "numbers" if dense else "words"
+    learner = LifelongLearner(GraphSAGE(hidden=4), Softmax(), steps=3, inputs=inputs).adapt(first)
+    assert learner.vocabulary_ is not None
+    content, data = pack(learner)
+    names = None if dense else list(learner.vocabulary_.names)
+    content["vocabulary"] = {"names": names, "width": learner.vocabulary_.width, "text": "past"}
+    del content["settings"]["inputs"], content["block_gains"]
+    read = unpack(LifelongLearner, content, tensors_from(data))
+    assert (read.inputs, read.vocabulary_) == (inputs, learner.vocabulary_)
+    np.testing.assert_array_equal(read.predict(first).score, learner.predict(first).score)
+    assert read.adapt(second).losses_ == learner.adapt(second).losses_

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import msgspec
 import torch
@@ -27,11 +27,12 @@ from safetensors.torch import save as tensors_to
 
 from evergraph.detect import Detector, Softmax
 from evergraph.errors import DamagedLearnerError, EvergraphError, InputError, StorageError, os_error
+from evergraph.graph.evolving import TextMode
 from evergraph.inputs.vocabulary import BLOCKS, Vocabulary
-from evergraph.names import described, rebuilt
+from evergraph.names import described, inputs_of_version_0_1, rebuilt
 from evergraph.nn.base import Model
 from evergraph.storage.checksummed import dump_json, load_json
-from evergraph.storage.decoding import InvalidJsonError, converted, decoding
+from evergraph.storage.decoding import InvalidContentError, InvalidJsonError, converted, decoding
 from evergraph.storage.files import locked, sync_folder, write_synced
 
 if TYPE_CHECKING:
@@ -53,13 +54,15 @@ class _Vocabulary:
     blocks: list[str]
     dense: Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
     runs: list[tuple[str, list[str]]]
-    text: str
+    text: TextMode
     unread: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         names = [(block, name) for block, run in self.runs for name in run]
         if len(set(names)) < len(names) or not {block for block, _ in names} <= set(self.blocks) <= set(BLOCKS):
             raise ValueError("the columns are not different names of its blocks")
+        if len(set(self.blocks)) < len(self.blocks) or not set(self.unread) < set(self.blocks):
+            raise ValueError("the blocks are not different ones, of which some are read")
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ class _OldVocabulary:
 
     names: list[str] | None
     width: Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
-    text: str
+    text: TextMode
 
     def __post_init__(self) -> None:
         if self.names is not None and not len(set(self.names)) == len(self.names) == self.width:
@@ -90,7 +93,12 @@ class _Packed:
     detector: dict[str, Any] | str | None
     auxiliary_lr: float | None = None
     second_lr: float | None = None  # of version 0.1
-    block_gains: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    block_gains: dict[Literal["classes", "encoder"], tuple[int, int, int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not all(0 <= right <= of and 0 <= without <= of for of, right, without in self.block_gains.values()):
+            raise ValueError("the gain of a block counts more vertices than there are, or fewer than 0")
+
     unused_from: int | None = None
 
 
@@ -131,15 +139,18 @@ def pack(learner: LifelongLearner) -> tuple[dict[str, Any], bytes]:
 
 
 def unpack_vocabulary(content: Mapping[str, Any]) -> Vocabulary:
-    """Return the vocabulary that was packed, also by version 0.1."""
-    if "names" in content:
-        old = converted(content, _OldVocabulary)
+    """Return the vocabulary of a learner that was packed, also by version 0.1."""
+    if "names" in content["vocabulary"]:
+        old = converted(content["vocabulary"], _OldVocabulary)
         if old.names is None:
-            return Vocabulary(("numbers",), old.width, (), old.text)  # type: ignore[arg-type]  # the learner checks it
-        return Vocabulary(("words",), 0, (("words", tuple(old.names)),) if old.names else (), old.text)  # type: ignore[arg-type]
-    found = converted(content, _Vocabulary)
+            return Vocabulary(("numbers",), old.width, (), old.text)
+        return Vocabulary(("words",), 0, (("words", tuple(old.names)),) if old.names else (), old.text)
+    found = converted(content["vocabulary"], _Vocabulary)
     runs = tuple((block, tuple(names)) for block, names in found.runs)
-    return Vocabulary(tuple(found.blocks), found.dense, runs, found.text, tuple(found.unread))  # type: ignore[arg-type]
+    classes = [name for block, names in runs if block == "classes" for name in names]
+    if classes != [str(number) for number in range(min(len(classes), len(content["classes"])))]:
+        raise InvalidContentError("the columns of the classes are not those of the classes")
+    return Vocabulary(tuple(found.blocks), found.dense, runs, found.text, tuple(found.unread))
 
 
 def unpack(
@@ -165,10 +176,11 @@ def untrained(
 ) -> _Learner:
     """Return a new learner with the settings of one that was packed."""
     converted(content, _Packed)
+    settings = {"inputs": inputs_of_version_0_1(content["vocabulary"]), **content["settings"]}
     return kind(
         model if model is not None else rebuilt(content["model"], "model"),
         detector or rebuilt(content["detector"], "detector") or Softmax(),  # version 0.1 wrote null for `Softmax`
-        **{**content["settings"], **({} if device is None else {"device": device})},
+        **{**settings, **({} if device is None else {"device": device})},
     )
 
 

@@ -599,7 +599,7 @@ class LifelongLearner:
         def part(prefix: str) -> Parameters:
             return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
-        vocabulary, classes = unpack_vocabulary(content["vocabulary"]), tuple(content["classes"])
+        vocabulary, classes = unpack_vocabulary(content), tuple(content["classes"])
         weights = part("weights/")
         # Version 0.1 wrote "second" for "auxiliary".
         auxiliary = part("auxiliary/") or part("second/") or None

@@ -136,13 +136,18 @@ class Stacking:
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor], classes: int) -> Stacking | None:
-        """Return the stacking of these tensors, None without any; refuse shapes that do not belong to the classes."""
+        """Return the stacking of these tensors, None without any; refuse what cannot belong to the classes."""
         if not tensors:
             return None
         found = cls(**{name: value.cpu().numpy().astype(np.float64) for name, value in tensors.items()})
         shapes = [value.shape for value in vars(found).values()]
         if shapes != [(3,), (3, 3), (classes, classes), (classes,)]:
             raise ValueError("the weights of the stacking have other shapes")
+        least, most = np.transpose(_BOUNDS)
+        finite = all(np.isfinite(value).all() for value in vars(found).values())
+        inside = (least <= found.weights).all() and (found.weights <= most).all()
+        if not (finite and inside and (found.prior >= 0).all() and (found.follows >= 0).all()):
+            raise ValueError("the weights of the stacking are outside their bounds")
         return found
 
 

@@ -251,7 +251,7 @@ def _details(
     }
     settings = {name: described[name] for name in ("model", "detector", "settings")}
     found |= {name: "not set" if value is None else str(value) for name, value in flat(settings).items()}
-    read = inputs_in_words(unpack_vocabulary(described["vocabulary"]).sizes(workspace.graph))
+    read = inputs_in_words(unpack_vocabulary(described).sizes(workspace.graph))
     found["settings.inputs"] = f"auto: {read}" if found.get("settings.inputs", "auto") == "auto" else read
     if state.retired:
         found["retired classes"] = ", ".join(state.retired)
