@@ -23,7 +23,7 @@ from unittest import mock
 import pytest
 
 from evergraph.analysis.explain import in_words
-from evergraph.errors import DamagedWorkspaceError
+from evergraph.errors import DamagedWorkspaceError, NothingToDoError
 from evergraph.storage import records as storage_records
 from evergraph.workspace import Workspace
 from evergraph.workspace.store import DATABASE
@@ -46,6 +46,7 @@ NEW = {
     "last_labelled",
     "label_lag",
     "warnings",
+    "inputs",
 }  # sentences and figures that 0.1 did not have
 
 
@@ -105,6 +106,22 @@ def test_all_is_there_and_decides_as_before(folder: Path, caplog: pytest.LogCapt
     assert as_text(workspace.predict().to_pylist()) == told(folder, "-predict")
     Workspace(folder)
     assert "converted" not in caplog.text
+
+
+def test_it_reads_words_until_other_inputs_are_set(folder: Path) -> None:
+    workspace = Workspace(folder)
+    assert (workspace.settings()["inputs"], workspace.learner().inputs, workspace.status().inputs) == (
+        "words",
+        "words",
+        ("words",),
+    )
+    with pytest.raises(NothingToDoError, match="inputs is words already"):
+        workspace.set(inputs="words")
+    workspace.set(inputs="auto")
+    assert workspace.state.settings.pending == {"inputs": "auto"}
+    workspace.update()
+    assert workspace.learner().inputs == "auto"
+    assert "classes" in workspace.status().inputs
 
 
 def test_earlier_versions_can_be_returned_to(folder: Path) -> None:

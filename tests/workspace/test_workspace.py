@@ -672,6 +672,15 @@ def test_without_enough_to_choose_by_an_update_is_warm(workspace: Workspace) -> 
     assert "there is no earlier model" in outcome.facts["why"]
 
 
+def test_a_model_with_other_inputs_is_not_compared_with(learnt: Workspace) -> None:
+    learnt.set(inputs="words")
+    learnt.update()
+    learnt.add(*slice_of(FIRST + 1, labels=True))
+    outcome = learnt.update()
+    assert outcome.facts["restart"] == "warm"
+    assert "there is no earlier model to compare with" in outcome.facts["why"]
+
+
 def test_models_that_are_compared_call_classes_by_the_same_names(
     learnt: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

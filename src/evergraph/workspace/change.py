@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evergraph.errors import DamagedWorkspaceError
+from evergraph.names import inputs_of_version_0_1
 from evergraph.storage.decoding import InvalidContentError, converted, decoding, parse_json
 from evergraph.storage.objects import Objects
 from evergraph.storage.records import Records
@@ -203,7 +204,8 @@ def read_description(objects: Objects, state: WorkspaceState) -> dict[str, Any]:
         content = converted(parse_json(objects.read(state.learner)), dict[str, Any])
         if not all(isinstance(content[part], dict | str | None) for part in ("model", "detector")):
             raise InvalidContentError("it describes no model and detector")
-        return content
+        settings, vocabulary = (converted(content[part], dict[str, Any]) for part in ("settings", "vocabulary"))
+        return content | {"settings": {"inputs": inputs_of_version_0_1(vocabulary), **settings}}
 
 
 def read_inputs(objects: Objects, state: WorkspaceState) -> tuple[str, ...]:

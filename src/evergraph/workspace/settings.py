@@ -40,8 +40,7 @@ def current_settings(settings: Settings, learner: Mapping[str, Any]) -> dict[str
         "model": learner["model"],
         "detector": learner["detector"] or _NONE,
     }
-    found |= {name: learner["settings"][name] for name in ("steps", "lr")}
-    found["inputs"] = learner["settings"].get("inputs", "auto")  # version 0.1 has none
+    found |= {name: learner["settings"][name] for name in ("steps", "lr", "inputs")}
     return found | settings.pending | {"keep": settings.keep}
 
 
@@ -133,7 +132,7 @@ def change_settings(
         inputs = as_inputs(inputs)
         blocks_of(graph, inputs)  # refuses what the graph does not have
         wanted["inputs"] = pending["inputs"] = inputs
-        if inputs == learner["settings"].get("inputs", "auto"):
+        if inputs == learner["settings"]["inputs"]:
             del pending["inputs"]
     LifelongLearner(steps=1 if steps is None else steps, lr=lr)  # refuses wrong values
     for name, value in (("steps", steps), ("lr", lr)):

@@ -331,14 +331,15 @@ def choose_restart(change: Change, learner: LifelongLearner, task: Task) -> Rest
 def _learner_before(change: Change) -> LifelongLearner | None:
     """Return the model before the current one, with current class names, if a version with it is kept.
 
-    A model that another kind of model or detector has replaced is no use for a comparison.
+    A model that another kind of model or detector, or one with other inputs, has replaced is no use for a comparison.
     """
     rows = change.records.select("states", "model < ? ORDER BY version DESC LIMIT 1", change.state.model.number)
     if not rows:
         return None
     state = read_state(change.records, rows[0].version)
     one, other = (read_description(change.objects, version) for version in (state, change.state))
-    if one["model"] != other["model"] or not decides_with(one["detector"], other["detector"]):
+    same_inputs = one["settings"]["inputs"] == other["settings"]["inputs"]
+    if one["model"] != other["model"] or not same_inputs or not decides_with(one["detector"], other["detector"]):
         return None
     return read_learner(change.records, change.objects, state, change.own, change.state.classes)
 
