@@ -681,7 +681,7 @@ def test_for_people_all_fits_eighty_columns_and_says_what_is_next(command, data,
         assert code == 0, err
         assert max(map(len, out.splitlines())) <= 80, arguments
         shown[arguments[0]] = out
-    assert "7 of 70 vertices of 2014 flagged as unseen by model 1" in shown["predict"]
+    assert "23 of 70 vertices of 2014 flagged as unseen by model 1" in shown["predict"]
     assert "and 50 more" in shown["predict"]
     assert shown["label"].splitlines()[-2:] == ["Next: evergraph ws update ws", "      70 new labels to train on"]
     assert "scores 2014, with 70 of 70 labels: accuracy" in " ".join(shown["status"].split())
