@@ -170,7 +170,8 @@ def test_zips_with_other_methods_and_odd_names(tmp_path: Path) -> None:
     ("place", "value"),
     [
         (("vocabulary", "names"), [["a"]]),
-        (("vocabulary", "width"), 2**60),
+        (("vocabulary", "dense"), 2**60),
+        (("vocabulary", "runs"), [["words", "abc"]]),
         (("model", "hidden"), 2**40),
         (("model", "layers"), 2**40),
         (("settings", "device"), "cuda:-1"),

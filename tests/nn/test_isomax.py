@@ -462,7 +462,7 @@ def test_the_same_seed_gives_the_same_numbers_and_another_others() -> None:
 
 @every_model
 def test_every_model_learns_with_it(model: Model) -> None:
-    one, baseline = learner(model, steps=40, lr=0.02), LifelongLearner(MostFrequent())
+    one, baseline = learner(model, steps=40, lr=0.02, inputs="words"), LifelongLearner(MostFrequent())
     found = [
         [evaluate(task, which.adapt(task).predict(task)).accuracy for which in (one, baseline)]
         for task in tasks(GRAPH, 3, first=4)
