@@ -175,6 +175,8 @@ def threshold_of(
     """
     ours = detector.get("name") in ("none", "doc", "gdoc")
     if ours and detector.get("alpha") is None:
+        if detector.get("threshold") is not None:
+            probability = detector["threshold"] - score  # the model's own, without the classes of older neighbours
         return threshold_curve_of(probability, unseen, on="probability", in_force=detector.get("threshold"))
     return threshold_curve_of(
         score, unseen, on="score", in_force=0.0 if ours or detector.get("name") == "auto" else None
