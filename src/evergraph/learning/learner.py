@@ -320,18 +320,16 @@ class LifelongLearner:
         for past, codes in self._new_slices(task):
             targets = columns[codes]
             evidence = None if stacking is None else stacking.evidence(past, past.test_window, self.classes_)
-
-            def right(read: Vocabulary) -> int:
-                logits = self._logits(past, read)  # noqa: B023  # called in this iteration
-                if stacking is not None and evidence is not None:  # noqa: B023
-                    logits = stacking.combined(logits, evidence)  # noqa: B023
-                return int((logits.argmax(1) == targets).sum())  # noqa: B023
-
+            logits = self._logits(past, vocabulary)
             for block in optional:
-                found = BlockGain(int((targets >= 0).sum()), right(vocabulary), right(vocabulary.without(block)))
+                both = (logits, self._logits(past, vocabulary.without(block)))
+                if stacking is not None and evidence is not None:
+                    both = (stacking.combined(both[0], evidence), stacking.combined(both[1], evidence))
+                right, right_without = (int((one.argmax(1) == targets).sum()) for one in both)
+                found = BlockGain(int((targets >= 0).sum()), right, right_without)
                 gains[block] = gains[block] + found if block in gains else found
             if stacking is not None and evidence is not None:
-                stacking = stacking.fitted(self._logits(past, vocabulary), evidence, targets)
+                stacking = stacking.fitted(logits, evidence, targets)
         return gains, stacking
 
     def _chosen(self, vocabulary: Vocabulary, gains: Mapping[str, BlockGain], task: Task) -> Vocabulary:
