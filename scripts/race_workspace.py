@@ -191,6 +191,7 @@ def run_in_child(command: Command, path: Path) -> None:
         sys.argv = ["evergraph", *command.arguments]
         code: Any = 1
         try:
+            torch.set_num_threads(1)  # the parent's threads do not exist here, and torch would wait for them
             evergraph()
         except SystemExit as end:
             code = end.code or 0
