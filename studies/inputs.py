@@ -5,7 +5,7 @@ python -m studies.inputs run               run the trials that have no result ye
 python -m studies.inputs late              the same with labels that arrive late
 python -m studies.inputs show              write the table and the figure of the results
 
-Trials use the default detector, whose outputs give accuracy, AUROC and MCC in one training.
+Trials use gDOC, the default detector, and its auxiliary-model rival ``auto`` for words and the default inputs.
 """
 
 from __future__ import annotations
@@ -22,11 +22,14 @@ import numpy as np
 
 from evergraph import EvolvingGraph
 from evergraph.analysis.description import first_task
+from evergraph.datasets import load
 from evergraph.evaluation.configuration import Configuration
 from evergraph.evaluation.processes import graph_of
 from evergraph.evaluation.results import Results
 from evergraph.evaluation.run import run_task
 from evergraph.evaluation.trials import GridState, TrialResult, TrialStore, run_grid
+from evergraph.names import build_detector
+from evergraph.presentation.style import figure, legend_below, save, series
 
 RESULTS = Path(__file__).parent / "results" / "inputs"
 PREPARED = Path("prepared")
@@ -43,6 +46,10 @@ INPUTS = {
     "auto with MiniLM": ("auto", "minilm"),
 }
 WIDTH = 256
+METRICS = ("accuracy", "macro_f1", "auroc", "mcc", "seconds")
+# Graphs on which the blocks, the stacking and the backtest were developed; the others were only measured.
+DEVELOPED_ON = {"airflow-providers", "ansible-modules", "galaxy-tools", "home-assistant-platforms", "julia-packages"}
+DEVELOPED_ON |= {"mathlib4-imports", "metasploit-modules", "sympy-files"}
 LATE = ("airflow-providers", "ansible-modules", "julia-packages", "mathlib4-imports")
 
 
@@ -90,9 +97,10 @@ def plan(folder: Path, seeds: Sequence[int], lines: Sequence[str] = tuple(INPUTS
         for history in (1, "full"):
             for inputs, encoder in ends:
                 yield _trial(path, encoder, 0, inputs=inputs, history=history)
-    for path in graphs:
-        for inputs, encoder in ends:
-            yield _trial(path, encoder, 0, inputs=inputs, restart="cold")
+    for settings in ({"detector": build_detector("auto")}, {"restart": "cold"}):
+        for path in graphs:
+            for inputs, encoder in ends:
+                yield _trial(path, encoder, 0, inputs=inputs, **settings)
 
 
 def late_plan(folder: Path, seeds: Sequence[int]) -> Iterator[InputsTrial]:
@@ -116,16 +124,18 @@ def _size(path: Path) -> int:
 
 
 def prepare(sources: Path, folder: Path, encoders: Sequence[str]) -> None:
-    """Write each graph without vectors, and with the vectors of each encoder."""
-    for path in sorted(sources.iterdir()):
-        graph = EvolvingGraph.open(path)
-        if not (folder / path.name / PLAIN).exists():
-            graph.save(folder / path.name / PLAIN)
+    """Write each graph and the embedded one without vectors, and with the vectors of each encoder."""
+    graphs = {path.name: EvolvingGraph.open(path) for path in sorted(sources.iterdir())} | {
+        "metamath": load("metamath")
+    }
+    for name, graph in graphs.items():
+        if not (folder / name / PLAIN).exists():
+            graph.save(folder / name / PLAIN)
         for encoder in encoders:
-            there = folder / path.name / encoder
+            there = folder / name / encoder
             if there.exists() or graph.features.words is None or (encoder != SVD and graph.features.texts is None):
                 continue
-            print(f"{path.name}: {encoder}", flush=True)
+            print(f"{name}: {encoder}", flush=True)
             _with_vectors(graph, encoder).save(there)
 
 
@@ -134,7 +144,7 @@ def _with_vectors(graph: EvolvingGraph, encoder: str) -> EvolvingGraph:
 
     if encoder == SVD:
         return replace(graph, features=replace(graph.features, vectors=Vectors(svd(graph), SVD)), source=None)
-    from evergraph.inputs.encoders import encode_graph
+    from evergraph.inputs.encoding import encode_graph
 
     return encode_graph(graph, encoder)
 
@@ -145,6 +155,7 @@ def svd(graph: EvolvingGraph) -> np.ndarray[Any, np.dtype[np.float32]]:
     from sklearn.preprocessing import normalize
 
     first = first_task(graph)
+    assert first is not None, "a graph without tasks"
     whole = graph.window(graph.first_time, graph.last_time)
     words = whole.inputs(before=graph.axis.value(first))
     known = int(np.searchsorted(graph.times, first))
@@ -155,31 +166,131 @@ def svd(graph: EvolvingGraph) -> np.ndarray[Any, np.dtype[np.float32]]:
 # --- results ---------------------------------------------------------------------------------------------------------
 
 
-def means(results: Mapping[str, TrialResult]) -> dict[tuple[str, str, Any, str], dict[str, float]]:
-    """Mean over seeds of each metric, by graph, line of the table, history and restart."""
+@dataclass(frozen=True)
+class Setting:
+    """What a mean over seeds belongs to."""
+
+    graph: str
+    line: str
+    history: Any = "auto"
+    restart: str = "warm"
+    detector: str = "gdoc"
+    latency: int = 0
+
+
+def means(results: Mapping[str, TrialResult]) -> dict[Setting, dict[str, float]]:
+    """Mean over seeds of each metric."""
     lines = {value: name for name, value in INPUTS.items()}
-    found: dict[tuple[str, str, Any, str], list[dict[str, float]]] = defaultdict(list)
+    found: dict[Setting, list[dict[str, float]]] = defaultdict(list)
     for one in results.values():
         settings = one.trial["configuration"]
-        line = lines.get((settings["inputs"], one.trial["encoder"]), settings["inputs"])
-        columns = {name: values for name, values in one.result.items() if isinstance(values, list) and name != "blocks"}
+        line = lines[settings["inputs"], one.trial["encoder"]]
+        setting = Setting(
+            one.graph,
+            line,
+            settings["history"],
+            settings["restart"],
+            settings["detector"]["name"],
+            settings["label_latency"],
+        )
+        columns = {name: values for name, values in one.result.items() if name != "blocks"}
         scores = Results({one.seed: columns})
-        metrics = {name: scores.per_seed(name)[0] for name in ("accuracy", "macro_f1", "auroc", "mcc", "seconds")}
-        found[one.graph, line, settings["history"], settings["restart"]].append(metrics)
+        metrics = {name: float(scores.per_seed(name)[0]) for name in METRICS}
+        metrics["seconds"] = statistics.fmean(columns["seconds_adapt"])
+        found[setting].append(metrics)
     return {
-        key: {name: statistics.fmean(row[name] for row in rows) for name in rows[0]} | {"seeds": len(rows)}
-        for key, rows in found.items()
+        setting: {name: statistics.fmean(row[name] for row in rows) for name in rows[0]} | {"seeds": len(rows)}
+        for setting, rows in found.items()
     }
 
 
-def table(found: Mapping[tuple[str, str, Any, str], Mapping[str, float]], metric: str = "accuracy") -> str:
-    """A Markdown table: a row per graph, a column per inputs, at the median history."""
-    names = [name for name in INPUTS if any(line == name for _, line, *_ in found)]
-    rows = [f"| {metric} | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
-    for graph in sorted({graph for graph, *_ in found}):
-        cells = [found.get((graph, name, "auto", "warm")) for name in names]
-        rows.append(f"| {graph} | {' | '.join('' if cell is None else f'{cell[metric]:.3f}' for cell in cells)} |")
+def table(found: Mapping[Setting, Mapping[str, float]], metric: str, columns: Mapping[str, Setting]) -> str:
+    """A Markdown table of a metric: a row per graph, a column per setting (with any graph), and the means.
+
+    The means are over the graphs that have all columns, except columns that most graphs lack.
+    """
+    graphs = sorted({one.graph for one in found})
+    cells = {
+        (graph, name): found[key][metric]
+        for graph in graphs
+        for name, setting in columns.items()
+        if (key := replace(setting, graph=graph)) in found
+    }
+    rows = [f"| {metric} | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
+    for graph in graphs:
+        shown = (f"{cells[graph, name]:.3f}" if (graph, name) in cells else "" for name in columns)
+        rows.append(f"| {graph} | {' | '.join(shown)} |")
+    for title, part in (("all", set(graphs)), ("not used for development", set(graphs) - DEVELOPED_ON)):
+        complete = [graph for graph in part if all((graph, name) in cells for name in columns)]
+        if complete:
+            shown = (f"{statistics.fmean(cells[graph, name] for graph in complete):.3f}" for name in columns)
+            rows.append(f"| **mean of {len(complete)}, {title}** | {' | '.join(shown)} |")
     return "\n".join(rows)
+
+
+def report(found: Mapping[Setting, Mapping[str, float]], late: Mapping[Setting, Mapping[str, float]]) -> str:
+    """All tables as Markdown."""
+    every = [name for name in INPUTS if any(one.line == name for one in found)]
+    on_all = [name for name in every if "MiniLM" not in name]
+    ends = ("words", "auto")
+    parts = ["# Which inputs pay: results of `python -m studies.inputs`", ""]
+    seeds = sorted({int(row["seeds"]) for one, row in found.items() if one == Setting(one.graph, one.line)})
+    parts += [
+        f"200 steps; median history and warm restarts unless a column says otherwise. Seeds per cell: {seeds}.",
+        "",
+    ]
+    for metric in METRICS:
+        parts += [table(found, metric, {name: Setting("", name) for name in on_all}), ""]
+    parts += ["Graphs with MiniLM's vectors:", ""]
+    minilm = {one.graph for one in found if "MiniLM" in one.line}
+    some = {one: row for one, row in found.items() if one.graph in minilm}
+    parts += [table(some, "accuracy", {name: Setting("", name) for name in every}), ""] if some else []
+    histories = {
+        f"{line}, {title}": Setting("", line, history)
+        for history, title in ((1, "1 period"), ("auto", "median"), ("full", "all"))
+        for line in ends
+    }
+    parts += [table(found, "accuracy", histories), ""]
+    restarts = {
+        f"{line}, {restart}": Setting("", line, "auto", restart) for restart in ("warm", "cold") for line in ends
+    }
+    parts += [table(found, "accuracy", restarts), ""]
+    for metric in ("auroc", "mcc"):
+        detectors = {
+            f"{line}, {name}": Setting("", line, "auto", "warm", name) for name in ("gdoc", "auto") for line in ends
+        }
+        parts += [table(found, metric, detectors), ""]
+    if late:
+        delays = {
+            f"{line}, {latency} late": Setting("", line, latency=latency) for latency in range(4) for line in ends
+        }
+        some = {one: row for one, row in late.items() if one.graph in LATE}
+        parts += ["Labels that arrive late:", "", table(some, "accuracy", delays), ""]
+    return "\n".join(parts)
+
+
+def draw(found: Mapping[Setting, Mapping[str, float]], stem: Path) -> None:
+    """Accuracy against history, one line per inputs, mean over the graphs that have all of them."""
+    ends, histories = ("words", "auto"), {1: "1 period", "auto": "median", "full": "all"}
+    graphs = [
+        graph
+        for graph in sorted({one.graph for one in found})
+        if all(Setting(graph, line, history) in found for line in ends for history in histories)
+    ]
+    if not graphs:
+        return
+    names = {"words": "words", "auto": "auto: words and classes of older neighbours"}
+    with figure(1, 1, width=5, height=2.8) as (picture, panels):
+        axes = panels[0, 0]
+        for index, line in enumerate(ends):
+            mean = [
+                statistics.fmean(found[Setting(graph, line, history)]["accuracy"] for graph in graphs)
+                for history in histories
+            ]
+            axes.plot(list(histories.values()), mean, label=names[line], **series(index))
+        axes.set(xlabel="history", ylabel="mean accuracy")
+        legend_below(picture)
+    save(picture, stem, f"python -m studies.inputs show; mean of {len(graphs)} graphs, seed 0 at one period and at all")
 
 
 def main() -> None:
@@ -209,7 +320,10 @@ def main() -> None:
         )
         run_grid(trials, given.out, jobs=given.jobs, threads=1, on_done=on_done)
     else:
-        print(table(means(TrialStore(given.out).read())))
+        every = means(TrialStore(given.out).read())
+        found = {one: row for one, row in every.items() if one.latency == 0}
+        (given.out / "tables.md").write_text(report(found, every))
+        draw(found, given.out / "accuracy")
 
 
 if __name__ == "__main__":
