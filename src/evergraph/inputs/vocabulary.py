@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from evergraph.names import INPUTS
 if TYPE_CHECKING:
     from evergraph.learning.task import Task
 
-__all__ = ["BLOCKS", "BLOCK_NAMES", "BlockGain", "Vocabulary", "as_inputs", "blocks_of", "check_inputs"]
+__all__ = ["BLOCKS", "BLOCK_NAMES", "Vocabulary", "as_inputs", "blocks_of", "check_inputs"]
 
 _DENSE = ("numbers", "encoder")
 _STORED = ("words", *_DENSE, "categories")
@@ -101,22 +101,6 @@ def blocks_of(graph: EvolvingGraph, inputs: str | Sequence[str], *, classes: boo
 
 def _stored(graph: EvolvingGraph, block: str) -> object:
     return getattr(graph.features, "vectors" if block == "encoder" else block)
-
-
-class BlockGain(NamedTuple):
-    """Accuracy on past slices with and without a block: vertices, how many were right with it, and without it."""
-
-    vertices: int
-    right: int
-    right_without: int
-
-    @property
-    def share(self) -> float:
-        """What the block gained."""
-        return (self.right - self.right_without) / max(self.vertices, 1)
-
-    def __add__(self, other: BlockGain) -> BlockGain:  # type: ignore[override]
-        return BlockGain(*(one + more for one, more in zip(self, other, strict=True)))
 
 
 @dataclass(frozen=True)

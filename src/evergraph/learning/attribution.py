@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from evergraph.detect.base import Outputs
 from evergraph.names import INPUTS
-from evergraph.nn import Batch, Matrix, MixedMatrix, Neighbours, SparseMatrix
+from evergraph.nn import Batch, MixedMatrix, SparseMatrix
 
-__all__ = ["Attribution", "add_stacked", "attribute"]
+if TYPE_CHECKING:
+    from evergraph.learning.learner import LifelongLearner
+    from evergraph.learning.task import Task
+
+__all__ = ["Attribution", "explain"]
 
 
 @dataclass(frozen=True)
@@ -45,40 +51,54 @@ class Attribution:
         return self.own + self.neighbours
 
 
-def add_stacked(parts: list[Attribution], name: str, gain: float, most: int) -> None:
-    """Add what the classes of older neighbours contribute beside the model, under the most frequent of them."""
-    if gain <= 0:
-        return
-    there = next((part for part in parts if (part.block, part.name) == ("classes", name)), None)
-    if there is not None:
-        parts.remove(there)
-        gain += there.own
-    parts.append(Attribution("classes", name, gain, 0.0 if there is None else there.neighbours))
-    parts.sort(key=lambda part: -part.total)
-    del parts[most:]
+def explain(learner: LifelongLearner, task: Task, rows: Sequence[int], most: int) -> list[list[Attribution]]:
+    """Return the inputs that contribute most to the most likely class of some test vertices, the largest first."""
+    weights, vocabulary = learner._learnt()
+    model, classes, stacking = learner._model(), learner.classes_, learner.stacking_
+    names = [(block, classes[int(name)] if block == "classes" else name) for block, name in vocabulary.columns()]
+    start = task.test.start
+    evidence = added = None
+    scale = 1.0
+    if stacking is not None:
+        evidence = stacking.evidence(task, task.test_window, classes)
+        added = stacking.combined(np.zeros(1), evidence)
+        scale = float(stacking.weights[0])
+
+    def forward(batch: Batch) -> Tensor:
+        logits, hidden = model.forward(weights, batch, None)
+        logits = scale * logits
+        if added is not None:
+            above = torch.from_numpy(added[: len(logits) - start]).to(logits.device)
+            logits = logits + torch.nn.functional.pad(above, (0, 0, start, 0))
+        return learner._exclude(Outputs(logits, hidden)).logits
+
+    found = _attribute(forward, learner._whole(task, vocabulary), names, [start + row for row in rows], most)
+    if evidence is None or added is None:
+        return found
+    best = learner.outputs(task).best_logits.argmax(1).tolist()
+    for row, parts in zip(rows, found, strict=True):
+        gain = float(added[row, best[row]] - added[row].mean())
+        name = classes[int(evidence[0, row].argmax())]
+        _add_stacked(parts, name, gain if evidence[0, row].any() else 0.0, most)
+    return found
 
 
-def attribute(
-    forward: Callable[[Batch], Tensor],
-    x: Matrix,
-    graph: Neighbours,
-    names: Sequence[tuple[str, str]],
-    rows: Iterable[int],
-    most: int,
+def _attribute(
+    forward: Callable[[Batch], Tensor], batch: Batch, names: Sequence[tuple[str, str]], rows: Sequence[int], most: int
 ) -> list[list[Attribution]]:
     """Return the inputs that contribute most to the predicted class of each of these rows, the largest first.
 
     A contribution is the input times the gradient. That is exact for linear models and an approximation for others.
     Each row takes one pass backwards through the model. Dense inputs have no names and are left out.
     """
-    rows = list(rows)
+    x = batch.x
     stored = x.sparse if isinstance(x, MixedMatrix) else x
     if not isinstance(stored, SparseMatrix) or not rows:
         return [[] for _ in rows]
     values = stored.values.detach().clone().requires_grad_()
     stored = replace(stored, values=values)
     whole = MixedMatrix(x.dense, stored) if isinstance(x, MixedMatrix) else stored
-    logits = forward(Batch(whole, graph, max(rows) + 1, torch.empty(0, dtype=torch.int64)))
+    logits = forward(replace(batch, x=whole, rows=max(rows) + 1))
     if not logits.requires_grad:  # the model reads no input
         return [[] for _ in rows]
     indptr, indices = stored.pattern.indptr.cpu().numpy(), stored.pattern.indices.cpu().numpy()
@@ -99,3 +119,16 @@ def attribute(
             ]
         )
     return found
+
+
+def _add_stacked(parts: list[Attribution], name: str, gain: float, most: int) -> None:
+    """Add what the classes of older neighbours contribute beside the model, under the most frequent of them."""
+    if gain <= 0:
+        return
+    there = next((part for part in parts if (part.block, part.name) == ("classes", name)), None)
+    if there is not None:
+        parts.remove(there)
+        gain += there.own
+    parts.append(Attribution("classes", name, gain, 0.0 if there is None else there.neighbours))
+    parts.sort(key=lambda part: -part.total)
+    del parts[most:]

@@ -29,8 +29,11 @@ from evergraph.detect import Detector, Softmax
 from evergraph.errors import DamagedLearnerError, EvergraphError, InputError, StorageError, os_error
 from evergraph.graph.evolving import TextMode
 from evergraph.inputs.vocabulary import BLOCKS, Vocabulary
+from evergraph.learning.backtest import BlockGain
+from evergraph.learning.stacking import Stacking
 from evergraph.names import described, inputs_of_version_0_1, rebuilt
-from evergraph.nn.base import Model
+from evergraph.nn import Draw, Model
+from evergraph.nn.base import Parameters
 from evergraph.storage.checksummed import dump_json, load_json
 from evergraph.storage.decoding import InvalidContentError, InvalidJsonError, converted, decoding
 from evergraph.storage.files import locked, sync_folder, write_synced
@@ -38,7 +41,7 @@ from evergraph.storage.files import locked, sync_folder, write_synced
 if TYPE_CHECKING:
     from evergraph.learning.learner import LifelongLearner
 
-__all__ = ["load", "pack", "save", "unpack", "unpack_vocabulary", "untrained"]
+__all__ = ["load", "pack", "restore", "save", "unpack", "unpack_vocabulary", "untrained"]
 
 FORMAT = "evergraph learner"
 FORMAT_VERSION = 1
@@ -163,7 +166,7 @@ def unpack(
 ) -> _Learner:
     """Return the learner that was packed. Use it within `decoding`: what was edited can fail anywhere."""
     learner = untrained(kind, content, model, detector, device)
-    learner.restore(content, tensors)
+    restore(learner, content, tensors)
     return learner
 
 
@@ -182,6 +185,47 @@ def untrained(
         detector or rebuilt(content["detector"], "detector") or Softmax(),  # version 0.1 wrote null for `Softmax`
         **{**settings, **({} if device is None else {"device": device})},
     )
+
+
+def restore(learner: LifelongLearner, content: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> None:
+    """Let a new learner continue from what `pack` returned; refuse weights of another model."""
+
+    def part(prefix: str) -> Parameters:
+        return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+    vocabulary, classes = unpack_vocabulary(content), tuple(content["classes"])
+    weights = part("weights/")
+    # Version 0.1 wrote "second" for "auxiliary".
+    auxiliary = part("auxiliary/") or part("second/") or None
+    auxiliary_lr = content.get("auxiliary_lr", content.get("second_lr"))
+    # A file that was edited can ask for any number of parameters.
+    most = sum(value.numel() for value in weights.values())
+    try:
+        expected = _shapes(learner._model().parameters(vocabulary.width, len(classes), Draw(0, most=most)))
+    except (ValueError, RuntimeError):
+        expected = {}
+    if any(_shapes(one) != expected for one in (weights, auxiliary) if one is not None):
+        raise InputError(
+            f"the saved weights are not those of {learner._model()!r}", fix="pass the model that was trained"
+        )
+    tasks, time, lr, losses = (content[name] for name in ("tasks", "time", "lr", "losses"))
+    learner.weights_, learner.auxiliary_weights_, learner._state = weights, auxiliary, part("detector/")
+    learner._loaded = True
+    learner._move()
+    learner.classes_, learner.vocabulary_ = classes, vocabulary
+    learner.block_gains_ = {name: BlockGain(*gain) for name, gain in content.get("block_gains", {}).items()}
+    learner.stacking_ = Stacking.from_tensors(part("stacking/"), len(classes))
+    learner.tasks_, learner.time_, learner.losses_ = tasks, time, losses
+    learner._unused = content.get("unused_from")
+    learner.lr_, learner.auxiliary_lr_ = lr, auxiliary_lr
+    own, learner._default_rates = learner._detector(), {}
+    for detector, rate in ((own, lr), (own.requires.auxiliary, auxiliary_lr)):
+        if detector is not None and rate is not None and learner.lr is None:
+            learner._default_rates[type(detector)] = rate
+
+
+def _shapes(weights: Parameters) -> dict[str, tuple[Any, ...]]:
+    return {name: (value.dtype, *value.shape) for name, value in weights.items()}
 
 
 def save(learner: LifelongLearner, folder: Path) -> None:

@@ -23,8 +23,9 @@ from evergraph.graph.classes import columns_among
 from evergraph.graph.evolving import TextMode, Window
 from evergraph.inputs.neighbour_classes import label_delay
 from evergraph.inputs.slice_context import SliceContext
-from evergraph.inputs.vocabulary import BLOCK_NAMES, BlockGain, Vocabulary, as_inputs, blocks_of, check_inputs
-from evergraph.learning.attribution import Attribution, add_stacked, attribute
+from evergraph.inputs.vocabulary import Vocabulary, as_inputs, blocks_of, check_inputs
+from evergraph.learning.attribution import Attribution, explain
+from evergraph.learning.backtest import BlockGain, backtest, optional_blocks, without_useless
 from evergraph.learning.stacking import Stacking
 from evergraph.learning.task import Decisions, Task
 from evergraph.learning.training import OnStep, default_rate, train
@@ -39,9 +40,6 @@ __all__ = ["LifelongLearner", "Restart"]
 log = logging.getLogger(__name__)
 
 Restart = Literal["warm", "cold", "hybrid", "once"]
-_OPTIONAL = ("classes", "encoder")
-_LEAST = 1_000  # vertices of past slices before a block can be left out
-_WORTH = 0.005  # gain in accuracy that a block must have
 EXCLUDED = -1e4
 """Logit of a class that must not be predicted."""
 
@@ -223,7 +221,7 @@ class LifelongLearner:
         classes = (*self.classes_, *new)
         gains, stacking = self._backtest(task)
         stacking = None if stacking is None else stacking.counted(task, classes)
-        vocabulary = self._chosen(self.vocabulary_ or self._start(task), gains, task).grown(task, classes)
+        vocabulary = without_useless(self.vocabulary_ or self._start(task), gains, task).grown(task, classes)
         cold = self.weights_ is None or self.restart == "cold" or (self.restart == "hybrid" and bool(new))
         fitted = self._observed(task)
         detector, needs = fitted.detector, fitted.detector.requires
@@ -302,54 +300,19 @@ class LifelongLearner:
         return batch, torch.bincount(targets[batch.labelled], minlength=len(classes))
 
     # --- backtest of the inputs ---------------------------------------------------------------------------------------
-    # Before the model is trained on new labels, it decides their vertices again, and once more without each optional
-    # block: one forward pass each. Another model, trained without the block, would be a fairer comparison, at many
-    # times the cost.
 
     def _backtest(self, task: Task) -> tuple[dict[str, BlockGain], Stacking | None]:
         """Gains of the optional blocks and weights of the stacking, after the labels that arrived before a task."""
-        gains, stacking, vocabulary = dict(self.block_gains_), self.stacking_, self.vocabulary_
-        if self.time_ is None or vocabulary is None:
-            return gains, Stacking.start() if "classes" in self._start(task).blocks else None
-        optional: list[str] = []
-        if check_inputs(self.inputs) is None and len(vocabulary.read_blocks) > 1:
-            optional = [block for block in _OPTIONAL if block in vocabulary.read_blocks]
-        if not optional and stacking is None:
-            return gains, stacking
-        columns = columns_among(self.classes_, task.graph.class_names)
-        for past, codes in self._new_slices(task):
-            targets = columns[codes]
-            evidence = None if stacking is None else stacking.evidence(past, past.test_window, self.classes_)
-            logits = self._logits(past, vocabulary)
-            for block in optional:
-                both = (logits, self._logits(past, vocabulary.without(block)))
-                if stacking is not None and evidence is not None:
-                    both = (stacking.combined(both[0], evidence), stacking.combined(both[1], evidence))
-                right, right_without = (int((one.argmax(1) == targets).sum()) for one in both)
-                found = BlockGain(int((targets >= 0).sum()), right, right_without)
-                gains[block] = gains[block] + found if block in gains else found
-            if stacking is not None and evidence is not None:
-                stacking = stacking.fitted(logits, evidence, targets)
-        return gains, stacking
-
-    def _chosen(self, vocabulary: Vocabulary, gains: Mapping[str, BlockGain], task: Task) -> Vocabulary:
-        """The vocabulary without the blocks that did not pay."""
-        for block, gain in gains.items():
-            if block in vocabulary.read_blocks and gain.vertices >= _LEAST and gain.share < _WORTH:
-                log.info(
-                    "Inputs: the model does not read %s from %s on. Accuracy on %s vertices of past slices was "
-                    "%.1f %% with them and %.1f %% without.",
-                    *(BLOCK_NAMES[block], task.graph.axis.label(task.time), f"{gain.vertices:,}"),
-                    *(100 * right / gain.vertices for right in (gain.right, gain.right_without)),
-                )
-                vocabulary = vocabulary.without(block)
-        return vocabulary
+        if self.time_ is None or self.vocabulary_ is None:
+            return {}, Stacking.start() if "classes" in self._start(task).blocks else None
+        optional = optional_blocks(self.vocabulary_) if check_inputs(self.inputs) is None else []
+        before = (self.block_gains_, self.stacking_)
+        return backtest(self._new_slices(task), self._logits, self.vocabulary_, self.classes_, optional, *before)
 
     def _logits(self, task: Task, vocabulary: Vocabulary) -> NDArray[np.float32]:
         """The model's own logits for the test vertices."""
-        x, graph = self._read(task, task.window, vocabulary, self.classes_)
-        everything = Batch(x, graph, len(graph), torch.empty(0, dtype=torch.int64))
-        return np.asarray(self._forward(self.weights_ or {}, None, everything).logits[task.test].cpu().numpy())
+        found = self._forward(self.weights_ or {}, None, self._whole(task, vocabulary))
+        return np.asarray(found.logits[task.test].cpu().numpy())
 
     def _stacked(self, outputs: Outputs, task: Task) -> Outputs:
         """Outputs for the test vertices, together with the classes of older neighbours."""
@@ -466,11 +429,8 @@ class LifelongLearner:
 
     def outputs(self, task: Task) -> Outputs:
         """Return the model's outputs for the test vertices, with one column of logits for each of `classes_`."""
-        if self.weights_ is None or self.vocabulary_ is None:
-            raise EvergraphError("the learner is not trained yet", fix="call adapt(task) first")
-        x, graph = self._read(task, task.window, self.vocabulary_, self.classes_)
-        everything = Batch(x, graph, len(graph), torch.empty(0, dtype=torch.int64))
-        found = self._forward(self.weights_, self.auxiliary_weights_, everything)[task.test]
+        weights, vocabulary = self._learnt()
+        found = self._forward(weights, self.auxiliary_weights_, self._whole(task, vocabulary))[task.test]
         found = self._exclude(self._stacked(found, task))
         return replace(found, context=self._context_of(task)) if self._detector().requires.context else found
 
@@ -486,38 +446,17 @@ class LifelongLearner:
         most
             Number of inputs per vertex.
         """
+        return explain(self, task, list(rows), most)
+
+    def _learnt(self) -> tuple[Parameters, Vocabulary]:
         if self.weights_ is None or self.vocabulary_ is None:
             raise EvergraphError("the learner is not trained yet", fix="call adapt(task) first")
-        x, graph = self._read(task, task.window, self.vocabulary_, self.classes_)
-        names = [
-            (block, self.classes_[int(name)] if block == "classes" else name)
-            for block, name in self.vocabulary_.columns()
-        ]
-        weights, model, rows = self.weights_, self._model(), list(rows)
-        evidence = added = None
-        scale = 1.0
-        if self.stacking_ is not None:
-            evidence = self.stacking_.evidence(task, task.test_window, self.classes_)
-            added = self.stacking_.combined(np.zeros(1), evidence)
-            scale = float(self.stacking_.weights[0])
+        return self.weights_, self.vocabulary_
 
-        def forward(batch: Batch) -> Tensor:
-            logits, hidden = model.forward(weights, batch, None)
-            logits = scale * logits
-            if added is not None:
-                above = torch.from_numpy(added[: len(logits) - task.test.start]).to(logits.device)
-                logits = logits + torch.nn.functional.pad(above, (0, 0, task.test.start, 0))
-            return self._exclude(Outputs(logits, hidden)).logits
-
-        found = attribute(forward, x, graph, names, [task.test.start + row for row in rows], most)
-        if evidence is None or added is None:
-            return found
-        best = self.outputs(task).best_logits.argmax(1).tolist()
-        for row, parts in zip(rows, found, strict=True):
-            gain = float(added[row, best[row]] - added[row].mean())
-            name = self.classes_[int(evidence[0, row].argmax())]
-            add_stacked(parts, name, gain if evidence[0, row].any() else 0.0, most)
-        return found
+    def _whole(self, task: Task, vocabulary: Vocabulary) -> Batch:
+        """All vertices of a task's window."""
+        x, graph = self._read(task, task.window, vocabulary, self.classes_)
+        return Batch(x, graph, len(graph), torch.empty(0, dtype=torch.int64))
 
     def _exclude(self, outputs: Outputs) -> Outputs:
         """Outputs with which no vertex is predicted as an excluded class."""
@@ -592,40 +531,9 @@ class LifelongLearner:
 
     def restore(self, content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """Continue from what `evergraph.learning.checkpoint.pack` returned; refuse weights of another model."""
-        from evergraph.learning.checkpoint import unpack_vocabulary
+        from evergraph.learning.checkpoint import restore
 
-        def part(prefix: str) -> Parameters:
-            return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
-
-        vocabulary, classes = unpack_vocabulary(content), tuple(content["classes"])
-        weights = part("weights/")
-        # Version 0.1 wrote "second" for "auxiliary".
-        auxiliary = part("auxiliary/") or part("second/") or None
-        auxiliary_lr = content.get("auxiliary_lr", content.get("second_lr"))
-        # A file that was edited can ask for any number of parameters.
-        most = sum(value.numel() for value in weights.values())
-        try:
-            expected = _shapes(self._model().parameters(vocabulary.width, len(classes), Draw(0, most=most)))
-        except (ValueError, RuntimeError):
-            expected = {}
-        if any(_shapes(one) != expected for one in (weights, auxiliary) if one is not None):
-            raise InputError(
-                f"the saved weights are not those of {self._model()!r}", fix="pass the model that was trained"
-            )
-        tasks, time, lr, losses = (content[name] for name in ("tasks", "time", "lr", "losses"))
-        self.weights_, self.auxiliary_weights_, self._state = weights, auxiliary, part("detector/")
-        self._loaded = True
-        self._move()
-        self.classes_, self.vocabulary_ = classes, vocabulary
-        self.block_gains_ = {name: BlockGain(*gain) for name, gain in content.get("block_gains", {}).items()}
-        self.stacking_ = Stacking.from_tensors(part("stacking/"), len(classes))
-        self.tasks_, self.time_, self.losses_ = tasks, time, losses
-        self._unused = content.get("unused_from")
-        self.lr_, self.auxiliary_lr_ = lr, auxiliary_lr
-        own, self._default_rates = self._detector(), {}
-        for detector, rate in ((own, lr), (own.requires.auxiliary, auxiliary_lr)):
-            if detector is not None and rate is not None and self.lr is None:
-                self._default_rates[type(detector)] = rate
+        restore(self, content, tensors)
 
     # --- copies ------------------------------------------------------------------------------------------------------
 
@@ -747,7 +655,3 @@ def _tasks_before(task: Task, number: int) -> list[Task]:
     times = np.unique(labelled).tolist()[1:]  # before the first there is nothing to train on
     found = [replace(task, time=time) for time in times[len(times) - min(number, len(times)) :]]
     return [past for past in found if (past.targets >= 0).any()]
-
-
-def _shapes(weights: Parameters) -> dict[str, tuple[Any, ...]]:
-    return {name: (value.dtype, *value.shape) for name, value in weights.items()}

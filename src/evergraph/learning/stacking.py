@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Stacking"]
 
-_START = (1.0, 2.0, 0.5)  # of logits, shares and log-odds, until labels of a slice have arrived
-_PRECISION = 4.0  # of the start
-_FORGET = 0.8  # weight of earlier slices at each new one
-_SMOOTH = 0.01  # added to probabilities
-_PSEUDO = 2.0  # vertices of each class that follow the overall shares, added to the counts
-_MOST = 5_000  # vertices of a slice to fit to
+_START_WEIGHTS = (1.0, 2.0, 0.5)  # of logits, shares and log-odds, until labels of a slice have arrived
+_START_PRECISION = 4.0  # of the weights at the start
+_EARLIER_WEIGHT = 0.8  # weight of earlier slices at each new one
+_SMOOTHING = 0.01  # added to probabilities
+_PRIOR_VERTICES = 2.0  # vertices of each class that follow the overall shares, added to the counts
+_MAX_VERTICES = 5_000  # vertices of a slice to fit to
 _BOUNDS = ((0.05, 10.0), (0.0, 20.0), (0.0, 20.0))
 
 Evidence = NDArray[np.float32]
@@ -70,7 +70,8 @@ class Stacking:
     @classmethod
     def start(cls) -> Stacking:
         """Return the stacking of an untrained learner."""
-        return cls(np.array(_START), _PRECISION * np.eye(len(_START)), np.zeros((0, 0)), np.zeros(0))
+        weights = np.array(_START_WEIGHTS)
+        return cls(weights, _START_PRECISION * np.eye(len(weights)), np.zeros((0, 0)), np.zeros(0))
 
     def counted(self, task: Task, classes: tuple[str, ...]) -> Stacking:
         """Count which classes follow which, over all labels that are released by the task's time."""
@@ -82,7 +83,7 @@ class Stacking:
         counts = np.zeros((width, width))
         np.add.at(counts, (entries.col, targets[labelled][entries.row]), entries.data)
         prior = np.bincount(targets[labelled], minlength=width) / max(len(labelled), 1)
-        follows = (counts + _PSEUDO * prior) / (counts.sum(1, keepdims=True) + _PSEUDO)
+        follows = (counts + _PRIOR_VERTICES * prior) / (counts.sum(1, keepdims=True) + _PRIOR_VERTICES)
         return replace(self, follows=follows, prior=prior)
 
     def evidence(self, task: Task, window: Window, classes: tuple[str, ...]) -> Evidence:
@@ -93,7 +94,7 @@ class Stacking:
         """
         columns = columns_among(classes, task.graph.class_names)
         shares = neighbour_classes(task, window, columns, len(classes)).toarray()
-        odds = np.log(shares @ self.follows + _SMOOTH) - np.log(self.prior + _SMOOTH)
+        odds = np.log(shares @ self.follows + _SMOOTHING) - np.log(self.prior + _SMOOTHING)
         found = np.stack([shares, np.where(shares.sum(1, keepdims=True) > 0, odds, 0)]).astype(np.float32)
         first = [classes.index(name) for name in classes]  # merged classes have one name and several columns
         return found[:, :, first]
@@ -110,12 +111,13 @@ class Stacking:
         """
         from scipy.optimize import minimize
 
-        rows = np.flatnonzero(targets >= 0)[-_MOST:]
+        rows = np.flatnonzero(targets >= 0)[-_MAX_VERTICES:]
         if not len(rows):
             return self
         inputs = np.stack([logits[rows], *evidence[:, rows]], 2).astype(np.float64)  # [vertices, classes, 3]
         chosen = np.arange(len(rows)), targets[rows]
-        precision = _FORGET * self.precision + (1 - _FORGET) * _PRECISION * np.eye(len(_START))
+        start = _START_PRECISION * np.eye(len(self.weights))
+        precision = _EARLIER_WEIGHT * self.precision + (1 - _EARLIER_WEIGHT) * start
 
         def loss(weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
             shares = _softmax(inputs @ weights)
