@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, f1_score, matthews_corrcoef, roc_auc_score, roc_curve
 
-from evergraph import InputError, names
+from evergraph import EvolvingGraph, InputError, names
 from evergraph.datasets import synthetic
 from evergraph.detect import DOC, GDOC, PostHoc, Softmax
 from evergraph.detect.auto import AutoDetector
@@ -29,6 +29,7 @@ from evergraph.evaluation.comparison import METRICS, CandidateResult, Comparison
 from evergraph.evaluation.configuration import Configuration
 from evergraph.evaluation.metrics import over_seeds
 from evergraph.evaluation.replay import ReplayedTask, open_recording, replay
+from evergraph.evaluation.run import run
 from evergraph.nn import GraphSAGE
 from evergraph.presentation.table import Section
 from evergraph.report.comparison import compared_table, tasks_figure, write_comparison
@@ -213,6 +214,50 @@ def test_a_figure_that_is_undefined_somewhere_is_left_out_there(compared: Compar
     assert holed.over_graphs("energy")["auroc"]["mean"] == compared.summary("one", "energy")["auroc"]["mean"]
     assert holed.summary("two", "energy")["auroc"] == {"mean": None, "ci95": None, "per_seed": [None, None]}
     json.dumps(holed.as_dict(), allow_nan=False)
+
+
+def neighbours_matter(n: int = 1200, periods: int = 6) -> EvolvingGraph:
+    """A graph in which words and the class of one older neighbour are both right more often than not."""
+    rng, each = np.random.default_rng(1), n // periods
+    time = np.arange(n) // each
+    kinds = np.where(rng.random(n) < 0.2, rng.integers(0, 2 + time), rng.integers(0, 2, n))  # one new class a period
+    edges = []
+    for row in range(each, n):
+        same = np.flatnonzero(kinds[: time[row] * each] == kinds[row])
+        older = same if len(same) and rng.random() < 0.7 else np.arange(time[row] * each)
+        edges.append([row, int(rng.choice(older))])
+    words = [f"name{kind if rng.random() < 0.8 else rng.integers(7)} filler{rng.integers(30)}" for kind in kinds]
+    labels = [f"c{kind}" for kind in kinds]
+    return EvolvingGraph.build({"id": np.arange(n), "time": time, "label": labels, "text": words}, edges)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "least_gain", "read"),
+    [
+        ("words,classes", 0.5, ("classes", "classes")),
+        ("auto", -0.5, ("classes", "classes")),
+        ("auto", 0.5, ("", "")),
+        ("auto", -0.011, ("", "classes")),  # the auxiliary model by itself would go on reading them
+    ],
+)
+def test_a_run_decides_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inputs: str, least_gain: float, read: tuple[str, str]
+) -> None:
+    monkeypatch.setattr("evergraph.learning.backtest._MIN_VERTICES", 300)
+    monkeypatch.setattr("evergraph.learning.backtest._MIN_GAIN", least_gain)
+    graph = neighbours_matter()
+    graph.save(tmp_path / "g")
+    settings = Configuration(GraphSAGE(hidden=8), AutoDetector(), history=2, steps=20, lr=0.02, first=2, inputs=inputs)
+    result = run(settings, graph, [0])
+    compared = compare([str(tmp_path / "g")], candidates("auto,gdoc"), settings, out=tmp_path / "out")
+    (there,) = compared.of("g", "auto")
+    for row, other in zip(result.rows[0], there.tasks, strict=True):
+        assert (here := row.scores.as_dict()) == {name: other[name] for name in here}  # accuracy, AUROC, counts
+    assert result.summary()["mcc"]["mean"] == there.metrics["mcc"]
+    recorded = [open_recording(path.parent) for path in sorted((tmp_path / "out").rglob("seed-0/recording.json"))]
+    assert [one.identity["configuration"]["detector"]["name"] for one in recorded] == ["gdoc", "none"]
+    unread = {one: () if one else ("classes",) for one in read}
+    assert [one.unread[-1] for one in recorded] == [unread[read[1]], unread[read[0]]]
 
 
 def test_trainings_are_shared_by_all_of_a_loss(compared: Comparison, out: Path) -> None:

@@ -5,6 +5,7 @@
     COMPARED/
       results.jsonl                       one line per graph, detector and seed; each command adds lines
       recordings/GRAPH/LOSS/seed-0/       recorded trainings, used again by later commands
+      recordings/GRAPH/LOSS/seed-0-beside-OTHER/  an auxiliary model that reads what the model of another loss does
 
 Tables and figures of a comparison are in `evergraph.report.comparison`.
 """
@@ -29,7 +30,7 @@ from evergraph.detect.auto import SIGNALS, AutoDetector, average_signals
 from evergraph.detect.scores import Average, Propagated
 from evergraph.detect.thresholds import BackTest
 from evergraph.errors import EvergraphError, InputError
-from evergraph.evaluation.configuration import Configuration, complete_settings
+from evergraph.evaluation.configuration import TRAINING_SETTINGS, Configuration, complete_settings
 from evergraph.evaluation.metrics import aupr, auroc, evaluate, fpr_at_95, or_none, oracle_mcc, over_seeds
 from evergraph.evaluation.processes import completed, executor_for, graph_of, name_of, threads_each
 from evergraph.evaluation.replay import OnTask, Recording, ReplayedTask, record, replay_all
@@ -69,20 +70,6 @@ METRICS: dict[str, str] = {
 """All metrics of a comparison and their meanings."""
 
 _IDENTITY = ("graph", "fingerprint", "detector", "settings", "seed", "configuration", "numerics_version")
-_INPUTS = ("inputs", "label_latency")
-_TRAINING = (
-    "model",
-    "history",
-    "restart",
-    "steps",
-    "lr",
-    "weight_decay",
-    "first",
-    "label_rate",
-    "mode",
-    "text",
-    *_INPUTS,
-)
 # Metrics that follow from the rows of the tasks, and their names in `Results`.
 _OF_TASKS = {name: name for name in ("mcc", "mcc_per_task", "open_f1", "id_accuracy", "false_alarm_rate", "flagged")}
 _OF_TASKS |= {f"{name}_per_task": name for name in ("auroc", "aupr", "fpr95", "oracle_mcc")}
@@ -267,7 +254,7 @@ class Comparison:
             "graphs": dict(self.graphs),
             "detectors": {one.name: one.settings for one in self.candidates},
             "seeds": list(self.seeds),
-            "configuration": {name: described(getattr(self.configuration, name)) for name in _TRAINING},
+            "configuration": {name: described(getattr(self.configuration, name)) for name in TRAINING_SETTINGS},
             "figures": dict(METRICS),
             "results": [
                 {"graph": graph, "detector": name, **found, "tasks": self.by_task(graph, name)}
@@ -440,8 +427,13 @@ def _results(job: _Job, on_task: OnTask | None) -> list[CandidateResult]:
         auxiliaries: dict[Detector, Recording] = {}
         for auxiliary in (one.detector.requires.auxiliary for one in job.candidates):
             if auxiliary is not None and auxiliary not in auxiliaries:
-                beside = replace(job, configuration=replace(job.configuration, detector=auxiliary))
-                trained = record(beside.configuration, graph, job.seed, beside.folder, on_progress=on_task)
+                other = replace(job, configuration=replace(job.configuration, detector=auxiliary))
+                trained = record(other.configuration, graph, job.seed, other.folder, on_progress=on_task)
+                if trained.unread != recording.unread:  # by itself, it reads other inputs than the model does
+                    folder = other.folder.with_name(f"{other.folder.name}-beside-{job.loss}")
+                    trained = record(
+                        other.configuration, graph, job.seed, folder, beside=recording, on_progress=on_task
+                    )
                 auxiliaries[auxiliary] = trained
         replayed = replay_all(recording, graph, [one.detector for one in job.candidates], auxiliaries)
     about = {

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from evergraph.learning.task import History, Mode, Task
     from evergraph.nn import Model
 
-__all__ = ["Configuration", "complete_settings", "differences", "flat", "seed_ranges"]
+__all__ = ["TRAINING_SETTINGS", "Configuration", "complete_settings", "differences", "flat", "seed_ranges"]
 
 
 @dataclass(frozen=True)
@@ -104,6 +104,10 @@ class Configuration:
             if isinstance(value, float) and not math.isfinite(value):
                 raise InputError(f"{name} is {value}", fix="pass a finite number, or leave it out")
         return found
+
+
+TRAINING_SETTINGS = tuple(entry.name for entry in fields(Configuration) if entry.name != "detector")
+"""Names of all settings but the detector."""
 
 
 def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

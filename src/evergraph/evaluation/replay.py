@@ -18,7 +18,7 @@ import multiprocessing
 import os
 import shutil
 import time as clock
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -40,6 +40,8 @@ from evergraph.evaluation.results import NUMERICS_VERSION
 from evergraph.graph.arrays import fingerprint
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.inputs.slice_context import SliceContext
+from evergraph.inputs.vocabulary import Vocabulary
+from evergraph.learning.backtest import BlockGain
 from evergraph.learning.learner import LifelongLearner
 from evergraph.learning.task import Decisions, Task
 from evergraph.names import described
@@ -70,7 +72,8 @@ class Event(msgspec.Struct, frozen=True, rename={"backtest": "rehearsal"}):
 
     ``time`` is the period of the slice (None for a fit, which uses a window), and ``classes`` are the known classes.
     A ``cold`` fit keeps nothing but what the detector observed in past slices. ``backtest`` marks the replay of slices
-    before the first task, whose model is discarded. ``seconds`` is the training time before a decision.
+    before the first task, whose model is discarded. ``seconds`` is the training time before a decision. ``unread`` are
+    the blocks of inputs that the model did not read at a fit, because they did not pay.
     """
 
     kind: EventKind
@@ -81,6 +84,7 @@ class Event(msgspec.Struct, frozen=True, rename={"backtest": "rehearsal"}):
     cold: bool = False
     backtest: bool = False
     seconds: float = 0.0
+    unread: tuple[str, ...] = ()
 
 
 class _View(TypedDict, total=False):
@@ -130,6 +134,11 @@ class Recording:
     def training_seconds(self, detector: Detector) -> float:
         """Seconds that training takes with a detector."""
         return self.seconds + (self.backtest_seconds if _needs_backtest(detector) else 0.0)
+
+    @property
+    def unread(self) -> tuple[tuple[str, ...], ...]:
+        """For each fit, the blocks of inputs that the model did not read, because they did not pay."""
+        return tuple(event.unread for event in self.events if event.kind == "fit")
 
     def task(self, graph: EvolvingGraph, time: int) -> Task:
         """Return a task as it was in the training."""
@@ -197,9 +206,11 @@ def open_recording(folder: str | Path) -> Recording:
 class _EventWriter:
     """Writes events to a folder, and measures the seconds of training without the writing."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, beside: Recording | None) -> None:
         self.folder = folder
         self.events: list[Event] = []
+        self.fits: Iterator[tuple[str, ...]] | None = None if beside is None else iter(beside.unread)
+        self.unread: tuple[str, ...] = ()
         self.asked: tuple[int | None, tuple[str, ...]] = (None, ())  # period and classes of the latest outputs
         self.began: list[float] = []  # seconds at which each event since `start` happened
         self._started, self._writing = clock.perf_counter(), 0.0
@@ -240,7 +251,7 @@ class _Recorder(Detector):
         return self.inner.loss(logits, targets, counts, weights)
 
     def fit(self, outputs: Outputs, targets: Tensor, state: DetectorState) -> DetectorState:
-        self.writer.write("fit", outputs, targets, cold=_FITTED not in state)
+        self.writer.write("fit", outputs, targets, cold=_FITTED not in state, unread=self.writer.unread)
         return {_FITTED: torch.ones(1)}  # a cold restart removes it
 
     def observe(self, outputs: Outputs, targets: Tensor, state: DetectorState) -> DetectorState:
@@ -253,7 +264,7 @@ class _Recorder(Detector):
 
 
 class _RecordedLearner(LifelongLearner):
-    """Passes period and classes on to its recorder, and uses the learning rate of the recorded detector."""
+    """Passes period, classes and unread blocks on to its recorder, and uses the recorded detector's learning rate."""
 
     def outputs(self, task: Task) -> Outputs:
         if isinstance(self.detector, _Recorder):
@@ -263,6 +274,17 @@ class _RecordedLearner(LifelongLearner):
     def _rate(self, model: Model, detector: Detector, task: Task) -> float:
         return super()._rate(model, detector.inner if isinstance(detector, _Recorder) else detector, task)
 
+    def _chosen(self, gains: Mapping[str, BlockGain], task: Task) -> Vocabulary:
+        if not isinstance(self.detector, _Recorder):
+            return super()._chosen(gains, task)
+        writer = self.detector.writer
+        if writer.fits is None:
+            found = super()._chosen(gains, task)
+        else:  # an auxiliary model reads what the model does
+            found = replace(self.vocabulary_ or self._start(task), unread=next(writer.fits))
+        writer.unread = found.unread
+        return found
+
 
 def record(
     configuration: Configuration,
@@ -270,12 +292,14 @@ def record(
     seed: int,
     folder: str | Path,
     *,
+    beside: Recording | None = None,
     on_progress: OnTask | None = None,
 ) -> Recording:
     """Train on all tasks of a graph and record the outputs of the model, unless the folder already has them.
 
     A recording of other settings, of another graph or of another numerics version is replaced, and so is a damaged one;
     both are logged. Of the configuration's detector only the loss, and the learning rate for that loss, matter.
+    An auxiliary model is recorded ``beside`` the model whose backtest chooses the inputs of both.
 
     Examples
     --------
@@ -305,11 +329,11 @@ def record(
         parent = multiprocessing.parent_process()
         command = str(os.getpid() if parent is None else parent.pid)
         with only_one(folder.parent / f".{folder.name}.lock", waiting, holder=command):
-            usable = _usable(folder, identity)
-            return usable or _write_recording(configuration, graph, identity, folder, on_progress)
+            usable = _usable(folder, identity, beside)
+            return usable or _write_recording(configuration, graph, identity, folder, beside, on_progress)
 
 
-def _usable(folder: Path, identity: Mapping[str, Any]) -> Recording | None:
+def _usable(folder: Path, identity: Mapping[str, Any], beside: Recording | None) -> Recording | None:
     """Return the recording in a folder if it is complete and has this identity."""
     if not folder.exists() or not any(folder.iterdir()):
         return None
@@ -322,7 +346,10 @@ def _usable(folder: Path, identity: Mapping[str, Any]) -> Recording | None:
     except InputError as error:
         log.warning("%s: %s. The training is recorded again.", error.file, error.problem)
         return None
-    if problem := _difference(found.identity, identity):
+    problem = _difference(found.identity, identity)
+    if problem is None and beside is not None and found.unread != beside.unread:
+        problem = "other inputs"
+    if problem:
         log.warning("%s: the recording has %s. The training is recorded again.", folder, problem)
         return None
     return found
@@ -346,6 +373,7 @@ def _write_recording(
     graph: EvolvingGraph,
     identity: Mapping[str, Any],
     folder: Path,
+    beside: Recording | None,
     on_progress: OnTask | None,
 ) -> Recording:
     staged, old = folder.with_name(f"{folder.name}.new"), folder.with_name(f"{folder.name}.old")
@@ -353,7 +381,9 @@ def _write_recording(
         shutil.rmtree(left, ignore_errors=True)
     staged.mkdir()
     try:
-        view, events, backtest_seconds = _train(configuration, graph, identity["seed"], staged, on_progress)
+        view, events, backtest_seconds = _train(
+            configuration, graph, identity["seed"], _EventWriter(staged, beside), on_progress
+        )
         content = _Manifest(**identity, view=view, backtest_seconds=backtest_seconds, events=tuple(events))
         write_synced(staged / MANIFEST, dump_json(msgspec.to_builtins(content)))
         sync_folder(staged)
@@ -368,10 +398,10 @@ def _write_recording(
 
 
 def _train(
-    configuration: Configuration, graph: EvolvingGraph, seed: int, folder: Path, on_progress: OnTask | None
+    configuration: Configuration, graph: EvolvingGraph, seed: int, writer: _EventWriter, on_progress: OnTask | None
 ) -> tuple[_View, list[Event], float]:
     """Train on all tasks; return the view of the tasks, the events, and the seconds before the first task."""
-    writer, backtest_seconds = _EventWriter(folder), 0.0
+    backtest_seconds = 0.0
     recorder = _Recorder(configuration.detector, writer)
     learner = _RecordedLearner(**configuration.learner(seed).get_params() | {"detector": recorder})
     plan = tuple(configuration.tasks(graph))

@@ -221,7 +221,7 @@ class LifelongLearner:
         classes = (*self.classes_, *new)
         gains, stacking = self._backtest(task)
         stacking = None if stacking is None else stacking.counted(task, classes)
-        vocabulary = without_useless(self.vocabulary_ or self._start(task), gains, task).grown(task, classes)
+        vocabulary = self._chosen(gains, task).grown(task, classes)
         cold = self.weights_ is None or self.restart == "cold" or (self.restart == "hybrid" and bool(new))
         fitted = self._observed(task)
         detector, needs = fitted.detector, fitted.detector.requires
@@ -308,6 +308,10 @@ class LifelongLearner:
         optional = optional_blocks(self.vocabulary_) if check_inputs(self.inputs) is None else []
         before = (self.block_gains_, self.stacking_)
         return backtest(self._new_slices(task), self._logits, self.vocabulary_, self.classes_, optional, *before)
+
+    def _chosen(self, gains: Mapping[str, BlockGain], task: Task) -> Vocabulary:
+        """The vocabulary without the blocks that did not pay."""
+        return without_useless(self.vocabulary_ or self._start(task), gains, task)
 
     def _logits(self, task: Task, vocabulary: Vocabulary) -> NDArray[np.float32]:
         """The model's own logits for the test vertices."""

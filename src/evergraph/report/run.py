@@ -12,7 +12,7 @@ import numpy as np
 
 from evergraph.analysis import GraphDescription
 from evergraph.errors import InputError
-from evergraph.evaluation.configuration import differences, flat
+from evergraph.evaluation.configuration import TRAINING_SETTINGS, differences, flat
 from evergraph.evaluation.metrics import Confusion, forward_transfer, or_none, over_seeds
 from evergraph.evaluation.results import Results, TaskRow, histories, inputs_read
 from evergraph.evaluation.run_folder import DecisionTable, StoredRun, decisions_file, read_decisions, read_run
@@ -52,22 +52,7 @@ _OPTIONS = {"model.name": "--model", "detector.name": "--detector"} | {
     for part, names in (
         ("model.", ("hidden", "layers", "dropout", "hops")),
         ("detector.", ("threshold", "alpha", "most")),
-        (
-            "",
-            (
-                "inputs",
-                "history",
-                "restart",
-                "steps",
-                "lr",
-                "weight_decay",
-                "first",
-                "label_rate",
-                "label_latency",
-                "mode",
-                "text",
-            ),
-        ),
+        ("", (name for name in TRAINING_SETTINGS if name != "model")),
     )
     for name in names
 }
