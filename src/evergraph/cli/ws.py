@@ -446,7 +446,8 @@ def predict(
 ) -> None:
     """Predict the class of each unlabelled vertex, or flag it as unseen, with the reasons.
 
-    The decisions are stored, and scored when labels arrive.
+    The decisions are stored, and scored when labels arrive. Probabilities are those of the known classes, provided
+    that the class is known at all: they can be high for a flagged vertex.
     """
     from evergraph.cli import ws_output
 
@@ -663,6 +664,8 @@ def review(
 
     A group may be a new class: create it with ws classes create --group. Its vertices are similar: they are joined by
     edges, or share rare words or rare neighbours (numeric features: close vectors instead of words).
+
+    The probability of the nearest class holds if the class is known at all: it can be high for a flagged vertex.
 
     With --out, fill in the label column of the file and pass it to ws label.
     """

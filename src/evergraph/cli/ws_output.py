@@ -58,15 +58,14 @@ def show_decisions(to: Console, table: pa.Table, *, brief: bool) -> None:
     widths = [
         min(most, max(len(visible(str(row[name]))) for row in rows)) for name, most in (("id", 16), ("class", 20))
     ]
-    left = max(to.width - sum(widths) - 18, 20)  # the rest is for numbers and gaps
-    shown = _table("id", "class", "score:", "prob.:", "nearest classes", "neighbours")
+    left = max(to.width - sum(widths) - 12, 20)  # the rest is for numbers and gaps
+    shown = _table("id", "class", "score:", "if known", "neighbours")
     for row in rows:
         _add(
             shown,
             _cut(str(row["id"]), widths[0]),
             _cut(row["class"], widths[1]),
             f"{row['score']:.3f}",
-            f"{row['probability']:.3f}",
             _cut(in_words(row["nearest"]), left - left // 2),
             _cut(in_words(row["neighbours"]) or "none", left // 2),
         )
@@ -182,7 +181,7 @@ def show_review(
             _add(table, "text", shortened(row.text))
         elif row.words:
             _add(table, "words", ", ".join(row.words))
-        _add(table, "nearest class", f"{row.best} {row.probability:.2f}")
+        _add(table, "nearest class", f"{row.best} {row.probability:.2f}, if known")
         most = in_words(row.neighbours[:_MOST_CLASSES])
         left = sum(count for _, count in row.neighbours[_MOST_CLASSES:])
         _add(table, "neighbours", (f"{most}, others {left:,}" if left else most) or "none")

@@ -212,8 +212,8 @@ class Decisions:
     score
         The detector's score: the higher, the more likely unseen. Comparable within a task only.
     probability
-        Probability of the most likely known class, if the vertex has a known class. It counts the classes of older
-        neighbours, if they are read; detectors do not.
+        Probability of the most likely known class, provided that the class is known at all: it can be high for a
+        flagged vertex. It counts the classes of older neighbours, if they are read; detectors do not.
     known
         Names of the classes that the learner knew.
     """

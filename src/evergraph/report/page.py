@@ -288,7 +288,7 @@ def _review(review: Review, _: ReportContent) -> Body:
         "period": [row.time for row in review.rows],
         "score": [_score(row.score) for row in review.rows],
         "most likely class": [row.best for row in review.rows],
-        "probability": [_share(row.probability) for row in review.rows],
+        "probability, if known": [_share(row.probability) for row in review.rows],
     }
     if any(row.text is not None for row in review.rows):
         columns["text"] = [row.text or _NONE for row in review.rows]

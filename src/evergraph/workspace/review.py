@@ -74,7 +74,7 @@ class FlaggedVertex:
     score
         The detector's score; higher means more likely unseen.
     best, probability
-        The most likely known class, and its probability.
+        The most likely known class, and its probability if the class is known at all.
     words
         Its most characteristic words; none without text.
     neighbours

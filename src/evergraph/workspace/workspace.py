@@ -400,9 +400,10 @@ class Workspace:
         Returns
         -------
         A table with the columns ``id``, ``time``, ``class`` (a known class, or ``"unseen"``), ``score`` (higher means
-        more likely unseen), ``probability`` and ``best`` (the most likely known class), ``model`` (its number),
-        ``nearest`` (the most likely known classes, a list of ``class`` and ``probability``) and ``neighbours`` (the
-        classes of the neighbours, a list of ``class`` and ``count``).
+        more likely unseen), ``best`` (the most likely known class), ``probability`` (of ``best``, if the class
+        is known at all: it can be high for a flagged vertex), ``model`` (its number), ``nearest`` (the most likely
+        known classes, a list of ``class`` and ``probability``) and ``neighbours`` (the classes of the neighbours, a
+        list of ``class`` and ``count``).
         """
         from evergraph.workspace.predict import predict
 
