@@ -58,14 +58,15 @@ def show_decisions(to: Console, table: pa.Table, *, brief: bool) -> None:
     widths = [
         min(most, max(len(visible(str(row[name]))) for row in rows)) for name, most in (("id", 16), ("class", 20))
     ]
-    left = max(to.width - sum(widths) - 12, 20)  # the rest is for numbers and gaps
-    shown = _table("id", "class", "score:", "if known", "neighbours")
+    left = max(to.width - sum(widths) - 21, 20)  # the rest is for numbers and gaps
+    shown = _table("id", "class", "score:", "if known:", "nearest classes", "neighbours")
     for row in rows:
         _add(
             shown,
             _cut(str(row["id"]), widths[0]),
             _cut(row["class"], widths[1]),
             f"{row['score']:.3f}",
+            f"{row['probability']:.3f}",
             _cut(in_words(row["nearest"]), left - left // 2),
             _cut(in_words(row["neighbours"]) or "none", left // 2),
         )
