@@ -89,9 +89,10 @@ def without_useless(vocabulary: Vocabulary, gains: Mapping[str, BlockGain], task
         if block in vocabulary.read_blocks and gain.vertices >= _MIN_VERTICES and gain.share < _MIN_GAIN:
             log.info(
                 "Inputs: the model does not read %s from %s on. Accuracy on %s vertices of past slices was "
-                "%.1f %% with them and %.1f %% without.",
+                "%.1f %% with them and %.1f %% without.%s",
                 *(BLOCK_NAMES[block], task.graph.axis.label(task.time), f"{gain.vertices:,}"),
                 *(100 * right / gain.vertices for right in (gain.right, gain.right_without)),
+                " They still count beside the model's outputs." if block == "classes" else "",
             )
             vocabulary = vocabulary.without(block)
     return vocabulary
