@@ -71,10 +71,10 @@ def demo(chromium: Any, folder: Path, arguments: argparse.Namespace) -> list[Pat
     terminal.print(Text.from_ansi(shown))
     html = folder / "demo.html"
     html.write_text(terminal.export_html(theme=MONOKAI, code_format=TERMINAL), encoding="utf-8")
-    page = Page(chromium, 840, 20 * (shown.count("\n") + 4))
+    page = Page(chromium, 840, 600)
     page.open(html)
     path = arguments.out / "demo.png"
-    page.page.screenshot(path=path)
+    page.page.screenshot(path=path, full_page=True)  # long lines are wrapped
     page.close()
     return [path]
 

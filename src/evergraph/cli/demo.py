@@ -39,8 +39,8 @@ class of a theorem is its section; new sections appear over the years."""
 _HISTORY = """\
 2. How much history?
 Training on a short history is cheap. How short may it be? These are the
-differences in years between theorems within two edges of each other, before {first}.
-A history that covers half of them is the default:"""
+differences in years between theorems within two edges of each other, before
+{first}. A history that covers half of them is the default:"""
 _RUN = """\
 
 3. Prediction, year by year
