@@ -403,6 +403,11 @@ class Recorder(Noise):
         self.asked.append((n, p))
         return super().keep(n, p)
 
+    def drop(self, x: Tensor, p: float) -> Tensor:
+        if self.kernels == "numba":  # the other kernels call keep
+            self.asked.append((x.numel(), p))
+        return super().drop(x, p)
+
 
 @both_kernels
 def test_dropout_is_drawn_where_it_is_needed_and_nowhere_else(kernels: Any) -> None:

@@ -186,6 +186,14 @@ def test_drop_and_relu_drop(kernels: Any, shape: list[int], p: float, seed: int)
 
 
 @both_kernels
+def test_constant_features_are_dropped_as_others_are(kernels: Any) -> None:
+    x = torch.randn(300, 50, generator=torch.Generator().manual_seed(1))
+    constant = drop(x, 0.3, Noise(5, kernels=kernels))
+    assert (constant == 0).any()
+    assert torch.equal(constant, drop(x.clone().requires_grad_(), 0.3, Noise(5, kernels=kernels)).detach())
+
+
+@both_kernels
 @pytest.mark.parametrize("operation", [drop, relu_drop])
 def test_a_second_dropout_takes_other_bytes(kernels: Any, operation: Callable[..., Tensor]) -> None:
     x, noise, same = torch.ones(200), Noise(5, kernels=kernels), Noise(5)

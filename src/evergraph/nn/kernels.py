@@ -146,18 +146,39 @@ def drop(first: int, last: int, x: Floats, keep: Bytes, scale: float, out: Float
 
 
 @compiled
+def _hash(place: int, key: np.uint32, second: np.uint32) -> np.uint32:
+    # Each step is cast, because numba would otherwise compute in 64 bits, which is a different hash.
+    x = np.uint32(np.uint32(place) ^ key)
+    x = np.uint32(np.uint32(x ^ np.uint32(x >> np.uint32(16))) * np.uint32(0x7FEB352D))
+    x = np.uint32(np.uint32(x ^ np.uint32(x >> np.uint32(15))) * np.uint32(0x846CA68B))
+    x = np.uint32(np.uint32(x ^ np.uint32(x >> np.uint32(16))) + second)
+    x = np.uint32(np.uint32(x ^ np.uint32(x >> np.uint32(16))) * np.uint32(0x7FEB352D))
+    x = np.uint32(np.uint32(x ^ np.uint32(x >> np.uint32(15))) * np.uint32(0x846CA68B))
+    return np.uint32(x ^ np.uint32(x >> np.uint32(16)))
+
+
+@compiled
 def keep_bytes(first: int, last: int, key: np.uint32, second: np.uint32, threshold: np.uint32, out: Bytes) -> None:
     """Write 1 where the hash of place and keys is at least the threshold, else 0."""
     for place in range(first, last):
-        # Each step is cast, because numba would otherwise compute in 64 bits, which is a different hash.
-        x = np.uint32(np.uint32(place) ^ key)
-        x = np.uint32(np.uint32(x ^ np.uint32(x >> np.uint32(16))) * np.uint32(0x7FEB352D))
-        x = np.uint32(np.uint32(x ^ np.uint32(x >> np.uint32(15))) * np.uint32(0x846CA68B))
-        x = np.uint32(np.uint32(x ^ np.uint32(x >> np.uint32(16))) + second)
-        x = np.uint32(np.uint32(x ^ np.uint32(x >> np.uint32(16))) * np.uint32(0x7FEB352D))
-        x = np.uint32(np.uint32(x ^ np.uint32(x >> np.uint32(15))) * np.uint32(0x846CA68B))
-        x = np.uint32(x ^ np.uint32(x >> np.uint32(16)))
-        out[place] = np.uint8(x >= threshold)
+        out[place] = np.uint8(_hash(place, key, second) >= threshold)
+
+
+@compiled
+def drop_by_hash(
+    first: int,
+    last: int,
+    x: Floats,
+    key: np.uint32,
+    second: np.uint32,
+    threshold: np.uint32,
+    scale: float,
+    out: Floats,
+) -> None:
+    """Drop and scale in one pass, as `keep_bytes` and `drop` do in two."""
+    factor = np.float32(scale)
+    for place in range(first, last):
+        out[place] = x[place] * (np.float32(_hash(place, key, second) >= threshold) * factor)
 
 
 @compiled

@@ -418,13 +418,22 @@ class Noise:
 
     def keep(self, n: int, p: float) -> Tensor:
         """Return a byte for each of ``n`` entries: 0 with probability ``p``, else 1; different at each call."""
-        key, second = self._rng.integers(1 << 32, size=2).tolist()
-        threshold = min(round(p * 2**32), 2**32 - 1)
+        keys = self._keys(p)
         if self.kernels == "torch":
-            return kernels.torch_keep_bytes(n, key, second, threshold, self._device)
+            return kernels.torch_keep_bytes(n, *keys, self._device)
         out = np.empty(n, np.uint8)
-        over_range(kernels.keep_bytes, n, np.uint32(key), np.uint32(second), np.uint32(threshold), out)
+        over_range(kernels.keep_bytes, n, *map(np.uint32, keys), out)
         return torch.from_numpy(out)
+
+    def drop(self, x: Tensor, p: float) -> Tensor:
+        """Return constant features after dropout, which needs no gradient."""
+        if self.kernels == "torch":
+            return x * (self.keep(x.numel(), p).view_as(x) * (1 / (1 - p)))
+        return _each(kernels.drop_by_hash, x, *map(np.uint32, self._keys(p)), 1 / (1 - p))
+
+    def _keys(self, p: float) -> tuple[int, int, int]:
+        key, second = self._rng.integers(1 << 32, size=2).tolist()
+        return key, second, min(round(p * 2**32), 2**32 - 1)
 
     def seed(self) -> int:
         """Return a seed for another random generator, different at each call."""
@@ -442,6 +451,8 @@ def drop(x: Any, p: float, noise: Noise | None) -> Any:
         return replace(x, values=drop(x.values, p, noise))
     if isinstance(x, MixedMatrix):
         return MixedMatrix(drop(x.dense, p, noise), drop(x.sparse, p, noise))
+    if not x.requires_grad:
+        return noise.drop(x, p)
     keep, scale = noise.keep(x.numel(), p), 1 / (1 - p)
     return _apply(_Drop, x, keep, scale) if noise.kernels == "numba" else x * (keep.view_as(x) * scale)
 
