@@ -232,22 +232,25 @@ def neighbours_matter(n: int = 1200, periods: int = 6) -> EvolvingGraph:
 
 
 @pytest.mark.parametrize(
-    ("inputs", "least_gain", "read"),
+    ("inputs", "least_gain", "first", "read"),
     [
-        ("words,classes", 0.5, ("classes", "classes")),
-        ("auto", -0.5, ("classes", "classes")),
-        ("auto", 0.5, ("", "")),
-        ("auto", -0.011, ("", "classes")),  # the auxiliary model by itself would go on reading them
+        ("words,classes", 0.5, 2, ("classes", "classes")),
+        ("auto", -0.5, 2, ("classes", "classes")),
+        ("auto", 0.5, 2, ("", "")),
+        ("auto", -0.011, 2, ("", "classes")),  # the auxiliary model by itself would go on reading them
+        ("auto", -0.005, 4, ("", "classes")),  # the same in the replay of slices before the first task
     ],
 )
 def test_a_run_decides_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inputs: str, least_gain: float, read: tuple[str, str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inputs: str, least_gain: float, first: int, read: tuple[str, str]
 ) -> None:
     monkeypatch.setattr("evergraph.learning.backtest._MIN_VERTICES", 300)
     monkeypatch.setattr("evergraph.learning.backtest._MIN_GAIN", least_gain)
     graph = neighbours_matter()
     graph.save(tmp_path / "g")
-    settings = Configuration(GraphSAGE(hidden=8), AutoDetector(), history=2, steps=20, lr=0.02, first=2, inputs=inputs)
+    settings = Configuration(
+        GraphSAGE(hidden=8), AutoDetector(), history=2, steps=20, lr=0.02, first=first, inputs=inputs
+    )
     result = run(settings, graph, [0])
     compared = compare([str(tmp_path / "g")], candidates("auto,gdoc"), settings, out=tmp_path / "out")
     (there,) = compared.of("g", "auto")
@@ -257,7 +260,8 @@ def test_a_run_decides_the_same(
     recorded = [open_recording(path.parent) for path in sorted((tmp_path / "out").rglob("seed-0/recording.json"))]
     assert [one.identity["configuration"]["detector"]["name"] for one in recorded] == ["gdoc", "none"]
     unread = {one: () if one else ("classes",) for one in read}
-    assert [one.unread[-1] for one in recorded] == [unread[read[1]], unread[read[0]]]
+    last = [list(one.unread(backtest=first == 4))[-1] for one in recorded]
+    assert last == [unread[read[1]], unread[read[0]]]
 
 
 def test_trainings_are_shared_by_all_of_a_loss(compared: Comparison, out: Path) -> None:

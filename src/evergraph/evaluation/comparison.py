@@ -429,7 +429,7 @@ def _results(job: _Job, on_task: OnTask | None) -> list[CandidateResult]:
             if auxiliary is not None and auxiliary not in auxiliaries:
                 other = replace(job, configuration=replace(job.configuration, detector=auxiliary))
                 trained = record(other.configuration, graph, job.seed, other.folder, on_progress=on_task)
-                if trained.unread != recording.unread:  # by itself, it reads other inputs than the model does
+                if not trained.reads_the_same(recording):  # by itself, it reads other inputs than the model does
                     folder = other.folder.with_name(f"{other.folder.name}-beside-{job.loss}")
                     trained = record(
                         other.configuration, graph, job.seed, folder, beside=recording, on_progress=on_task

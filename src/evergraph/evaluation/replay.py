@@ -45,7 +45,7 @@ from evergraph.learning.backtest import BlockGain
 from evergraph.learning.learner import LifelongLearner
 from evergraph.learning.task import Decisions, Task
 from evergraph.names import described
-from evergraph.nn import Model
+from evergraph.nn import Batch, Model
 from evergraph.storage.checksummed import dump_json, load_json
 from evergraph.storage.decoding import InvalidContentError, InvalidJsonError, decoding
 from evergraph.storage.files import disk_errors, only_one, sync_folder, write_synced
@@ -135,10 +135,13 @@ class Recording:
         """Seconds that training takes with a detector."""
         return self.seconds + (self.backtest_seconds if _needs_backtest(detector) else 0.0)
 
-    @property
-    def unread(self) -> tuple[tuple[str, ...], ...]:
-        """For each fit, the blocks of inputs that the model did not read, because they did not pay."""
-        return tuple(event.unread for event in self.events if event.kind == "fit")
+    def unread(self, *, backtest: bool) -> Iterator[tuple[str, ...]]:
+        """Yield for each fit, before the first task or from it on, the blocks that the model did not read."""
+        return (event.unread for event in self.events if event.kind == "fit" and event.backtest == backtest)
+
+    def reads_the_same(self, other: Recording) -> bool:
+        """Whether the models read the same blocks of inputs at each fit."""
+        return all(list(self.unread(backtest=kind)) == list(other.unread(backtest=kind)) for kind in (True, False))
 
     def task(self, graph: EvolvingGraph, time: int) -> Task:
         """Return a task as it was in the training."""
@@ -209,8 +212,8 @@ class _EventWriter:
     def __init__(self, folder: Path, beside: Recording | None) -> None:
         self.folder = folder
         self.events: list[Event] = []
-        self.fits: Iterator[tuple[str, ...]] | None = None if beside is None else iter(beside.unread)
-        self.unread: tuple[str, ...] = ()
+        self.beside = None if beside is None else {kind: beside.unread(backtest=kind) for kind in (True, False)}
+        self.unread: tuple[str, ...] = ()  # blocks that the model of the next fit does not read
         self.asked: tuple[int | None, tuple[str, ...]] = (None, ())  # period and classes of the latest outputs
         self.began: list[float] = []  # seconds at which each event since `start` happened
         self._started, self._writing = clock.perf_counter(), 0.0
@@ -275,15 +278,17 @@ class _RecordedLearner(LifelongLearner):
         return super()._rate(model, detector.inner if isinstance(detector, _Recorder) else detector, task)
 
     def _chosen(self, gains: Mapping[str, BlockGain], task: Task) -> Vocabulary:
-        if not isinstance(self.detector, _Recorder):
+        beside = self.detector.writer.beside if isinstance(self.detector, _Recorder) else None
+        if beside is None:
             return super()._chosen(gains, task)
-        writer = self.detector.writer
-        if writer.fits is None:
-            found = super()._chosen(gains, task)
-        else:  # an auxiliary model reads what the model does
-            found = replace(self.vocabulary_ or self._start(task), unread=next(writer.fits))
-        writer.unread = found.unread
-        return found
+        # An auxiliary model reads what the model does. The learner that replays slices before the first task chooses
+        # after the learner itself, but is fitted before it.
+        return replace(self.vocabulary_ or self._start(task), unread=next(beside[not self._replays]))
+
+    def _training_batch(self, task: Task, vocabulary: Vocabulary, classes: tuple[str, ...]) -> tuple[Batch, Tensor]:
+        if isinstance(self.detector, _Recorder):
+            self.detector.writer.unread = vocabulary.unread
+        return super()._training_batch(task, vocabulary, classes)
 
 
 def record(
@@ -347,7 +352,7 @@ def _usable(folder: Path, identity: Mapping[str, Any], beside: Recording | None)
         log.warning("%s: %s. The training is recorded again.", error.file, error.problem)
         return None
     problem = _difference(found.identity, identity)
-    if problem is None and beside is not None and found.unread != beside.unread:
+    if problem is None and beside is not None and not found.reads_the_same(beside):
         problem = "other inputs"
     if problem:
         log.warning("%s: the recording has %s. The training is recorded again.", folder, problem)
