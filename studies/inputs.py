@@ -32,6 +32,7 @@ from evergraph.names import build_detector
 from evergraph.presentation.style import figure, legend_below, save, series
 
 RESULTS = Path(__file__).parent / "results" / "inputs"
+FIGURE = Path(__file__).parents[1] / "docs" / "assets" / "inputs" / "accuracy"
 PREPARED = Path("prepared")
 PLAIN, SVD = "none", "svd"
 # What a line of the table reads, and the encoder of its vectors.
@@ -50,6 +51,7 @@ METRICS = ("accuracy", "macro_f1", "auroc", "mcc", "seconds")
 # Graphs on which the blocks, the stacking and the backtest were developed; the others were only measured.
 DEVELOPED_ON = {"airflow-providers", "ansible-modules", "galaxy-tools", "home-assistant-platforms", "julia-packages"}
 DEVELOPED_ON |= {"mathlib4-imports", "metasploit-modules", "sympy-files"}
+LATENCIES = (0, 1, 2, 3)
 LATE = ("airflow-providers", "ansible-modules", "julia-packages", "mathlib4-imports")
 
 
@@ -104,12 +106,14 @@ def plan(folder: Path, seeds: Sequence[int], lines: Sequence[str] = tuple(INPUTS
 
 
 def late_plan(folder: Path, seeds: Sequence[int]) -> Iterator[InputsTrial]:
-    """Labels that arrive late, with and without classes as input."""
+    """Labels that arrive late, with and without classes as input; the same tasks for each latency."""
     for seed in seeds:
         for name in LATE:
-            for latency in (0, 1, 2, 3):
+            graph = EvolvingGraph.open(folder / name / PLAIN)
+            first = graph.axis.value(_first(graph) + max(LATENCIES))
+            for latency in LATENCIES:
                 for inputs, encoder in (INPUTS["words"], INPUTS["auto"]):
-                    yield _trial(folder / name, encoder, seed, inputs=inputs, label_latency=latency)
+                    yield _trial(folder / name, encoder, seed, inputs=inputs, label_latency=latency, first=first)
 
 
 def _trial(path: Path, encoder: str, seed: int, **settings: Any) -> InputsTrial:
@@ -154,13 +158,18 @@ def svd(graph: EvolvingGraph) -> np.ndarray[Any, np.dtype[np.float32]]:
     from sklearn.decomposition import TruncatedSVD
     from sklearn.preprocessing import normalize
 
-    first = first_task(graph)
-    assert first is not None, "a graph without tasks"
+    first = _first(graph)
     whole = graph.window(graph.first_time, graph.last_time)
     words = whole.inputs(before=graph.axis.value(first))
     known = int(np.searchsorted(graph.times, first))
     width = min(WIDTH, words.shape[1] - 1)
     return normalize(TruncatedSVD(width, random_state=0).fit(words[:known]).transform(words)).astype(np.float32)
+
+
+def _first(graph: EvolvingGraph) -> int:
+    first = first_task(graph)
+    assert first is not None, "a graph without tasks"
+    return first
 
 
 # --- results ---------------------------------------------------------------------------------------------------------
@@ -178,12 +187,14 @@ class Setting:
     latency: int = 0
 
 
-def means(results: Mapping[str, TrialResult]) -> dict[Setting, dict[str, float]]:
-    """Mean over seeds of each metric."""
+def means(results: Mapping[str, TrialResult], *, late: bool) -> dict[Setting, dict[str, float]]:
+    """Mean over seeds of each metric, of the trials of `late_plan` or of all others."""
     lines = {value: name for name, value in INPUTS.items()}
     found: dict[Setting, list[dict[str, float]]] = defaultdict(list)
     for one in results.values():
         settings = one.trial["configuration"]
+        if (settings["first"] is not None) != late or (settings["label_latency"] and not late):
+            continue
         line = lines[settings["inputs"], one.trial["encoder"]]
         setting = Setting(
             one.graph,
@@ -262,10 +273,9 @@ def report(found: Mapping[Setting, Mapping[str, float]], late: Mapping[Setting, 
         parts += [table(found, metric, detectors), ""]
     if late:
         delays = {
-            f"{line}, {latency} late": Setting("", line, latency=latency) for latency in range(4) for line in ends
+            f"{line}, {latency} late": Setting("", line, latency=latency) for latency in LATENCIES for line in ends
         }
-        some = {one: row for one, row in late.items() if one.graph in LATE}
-        parts += ["Labels that arrive late:", "", table(some, "accuracy", delays), ""]
+        parts += ["Labels that arrive late, from the fourth task on:", "", table(late, "accuracy", delays), ""]
     return "\n".join(parts)
 
 
@@ -320,10 +330,10 @@ def main() -> None:
         )
         run_grid(trials, given.out, jobs=given.jobs, threads=1, on_done=on_done)
     else:
-        every = means(TrialStore(given.out).read())
-        found = {one: row for one, row in every.items() if one.latency == 0}
-        (given.out / "tables.md").write_text(report(found, every))
-        draw(found, given.out / "accuracy")
+        results = TrialStore(given.out).read()
+        found = means(results, late=False)
+        (given.out / "tables.md").write_text(report(found, means(results, late=True)))
+        draw(found, FIGURE)
 
 
 if __name__ == "__main__":
