@@ -244,10 +244,10 @@ def report(found: Mapping[Setting, Mapping[str, float]], late: Mapping[Setting, 
     every = [name for name in INPUTS if any(one.line == name for one in found)]
     on_all = [name for name in every if "MiniLM" not in name]
     ends = ("words", "auto")
-    parts = ["# Which inputs pay: results of `python -m studies.inputs`", ""]
+    parts = ["## Tables", ""]
     seeds = sorted({int(row["seeds"]) for one, row in found.items() if one == Setting(one.graph, one.line)})
     parts += [
-        f"200 steps; median history and warm restarts unless a column says otherwise. Seeds per cell: {seeds}.",
+        f"200 steps; median history and warm restarts unless a column says otherwise. Seeds per cell: {', '.join(map(str, seeds))}.",
         "",
     ]
     for metric in METRICS:
@@ -265,8 +265,9 @@ def report(found: Mapping[Setting, Mapping[str, float]], late: Mapping[Setting, 
     restarts = {
         f"{line}, {restart}": Setting("", line, "auto", restart) for restart in ("warm", "cold") for line in ends
     }
-    parts += [table(found, "accuracy", restarts), ""]
-    for metric in ("auroc", "mcc"):
+    if any(one.restart == "cold" for one in found):
+        parts += [table(found, "accuracy", restarts), ""]
+    for metric in ("auroc", "mcc") if any(one.detector == "auto" for one in found) else ():
         detectors = {
             f"{line}, {name}": Setting("", line, "auto", "warm", name) for name in ("gdoc", "auto") for line in ends
         }
