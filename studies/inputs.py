@@ -246,10 +246,8 @@ def report(found: Mapping[Setting, Mapping[str, float]], late: Mapping[Setting, 
     ends = ("words", "auto")
     parts = ["## Tables", ""]
     seeds = sorted({int(row["seeds"]) for one, row in found.items() if one == Setting(one.graph, one.line)})
-    parts += [
-        f"200 steps; median history and warm restarts unless a column says otherwise. Seeds per cell: {', '.join(map(str, seeds))}.",
-        "",
-    ]
+    parts += ["200 steps; median history and warm restarts unless a column says otherwise."]
+    parts += [f"Seeds per cell: {', '.join(map(str, seeds))}.", ""]
     for metric in METRICS:
         parts += [table(found, metric, {name: Setting("", name) for name in on_all}), ""]
     parts += ["Graphs with MiniLM's vectors:", ""]
