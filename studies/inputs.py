@@ -5,7 +5,7 @@ python -m studies.inputs run               run the trials that have no result ye
 python -m studies.inputs late              the same with labels that arrive late
 python -m studies.inputs show              write the table and the figure of the results
 
-Trials use gDOC, the default detector, and its auxiliary-model rival ``auto`` for words and the default inputs.
+Trials use gDOC, the default detector; words and the default inputs are also run with the detector ``auto``.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ def means(results: Mapping[str, TrialResult], *, late: bool) -> dict[Setting, di
 def table(found: Mapping[Setting, Mapping[str, float]], metric: str, columns: Mapping[str, Setting]) -> str:
     """A Markdown table of a metric: a row per graph, a column per setting (with any graph), and the means.
 
-    The means are over the graphs that have all columns, except columns that most graphs lack.
+    The means are over the graphs that have all columns.
     """
     graphs = sorted({one.graph for one in found})
     cells = {
