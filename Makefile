@@ -46,9 +46,9 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 # Install torch first and exactly as pinned: with a version range, pip would download a build of several gigabytes.
-$(VENV)/.run: pyproject.toml paper/pyproject.toml constraints.txt | $(VENV)/bin/python
+$(VENV)/.run: pyproject.toml paper/pyproject.toml baselines/pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) torch
-	$(PIP) --editable . --editable ./paper
+	$(PIP) --editable . --editable ./paper --editable ./baselines
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.run

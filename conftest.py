@@ -1,4 +1,4 @@
-"""Fixtures that the tests of the package and of the paper share."""
+"""Fixtures that the tests of all packages share."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ import codespell_lib
 
 ROOT = Path(__file__).parents[1]
 CHECKED = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs", "examples", "scripts", "benchmarks"]
-CHECKED += ["src", "paper/src", "paper/scripts", "paper/results/README.md"]
+CHECKED += ["src", "baselines/src", "paper/src", "paper/scripts", "paper/results/README.md"]
 WORDS = Path(__file__).with_name("prose_words.txt")
 BRITISH = Path(codespell_lib.__file__).parent / "data" / "dictionary_en-GB_to_en-US.txt"
 # American forms that are British, too, in another sense or as another part of speech.

@@ -62,15 +62,16 @@ def size(files: list[Path]) -> list[str]:
 
 
 def sizes(root: Path) -> list[list[str]]:
-    """Return a row for each package of the product, for the product, the paper and the tests."""
+    """Return a row for each package of the product, for the product, paper, baselines and tests."""
     package = root / "src" / "evergraph"
     groups: dict[str, list[Path]] = {}
     for path in sorted(package.rglob("*.py")):
         parts = path.relative_to(package).parts
         groups.setdefault(parts[0] if len(parts) > 1 else "(top)", []).append(path)
     groups["product"] = sorted(package.rglob("*.py"))
-    groups["paper"] = sorted((root / "paper" / "src").rglob("*.py"))
-    groups["tests"] = [*(root / "tests").rglob("*.py"), *(root / "paper" / "tests").rglob("*.py")]
+    for other in ("paper", "baselines"):
+        groups[other] = sorted((root / other / "src").rglob("*.py"))
+    groups["tests"] = [path for part in ("", "paper", "baselines") for path in (root / part / "tests").rglob("*.py")]
     return [[name, *size(files)] for name, files in groups.items() if files]
 
 
@@ -78,7 +79,7 @@ def call(root: Path, python: str, folder: Path, *arguments: str) -> list[str]:
     """Run a command; return the files whose functions ran."""
     out = folder / "files.json"
     environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join(str(root / part) for part in ("src", "paper/src")),
+        "PYTHONPATH": os.pathsep.join(str(root / part) for part in ("src", "paper/src", "baselines/src")),
         "TRACED_FOLDER": f"{root / 'src' / 'evergraph'}{os.sep}",
         "TRACED_OUT": str(out),
     }

@@ -60,7 +60,7 @@ def run_tests(copy: Path, python: str, *arguments: str, limit: float | None = MO
     """Run pytest in a copy; return its exit code and the first test that failed."""
     data = os.environ.get("EVERGRAPH_DATA") or str(ROOT.parent / "shared" / "data")
     environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join(str(copy / part) for part in ("src", "paper/src")),
+        "PYTHONPATH": os.pathsep.join(str(copy / part) for part in ("src", "paper/src", "baselines/src")),
         "OMP_NUM_THREADS": "1",
         "EVERGRAPH_DATA": data,
     }

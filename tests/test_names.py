@@ -8,13 +8,13 @@ import pytest
 
 from evergraph import names
 from evergraph.detect import DOC, GDOC, AutoDetector, Detector, PostHoc, Softmax
-from evergraph.detect.auto import SIGNALS
-from evergraph.detect.scores import Average, Energy, Propagated, Relative
-from evergraph.detect.thresholds import BackTest, Budget
+from evergraph.detect.scores import Energy, Relative
+from evergraph.detect.thresholds import Budget
 from evergraph.errors import InputError
 from evergraph.names import described, rebuilt
+from evergraph_baselines.average import AverageDetector
 
-SCORES = {name: names.load("score", name) for name in names.SCORES}
+SCORES = {name: names.load("score", name) for name in names.known("score")}
 THRESHOLDS = {name: names.load("threshold", name) for name in names.THRESHOLDS}
 
 
@@ -32,9 +32,9 @@ DETECTORS: list[Detector] = [
     Softmax(),
     DOC(0.3),
     GDOC(0.6, alpha=2.0),
-    AutoDetector(most=0.2),
+    AutoDetector("budget:10"),
+    AverageDetector(most=0.2),
     PostHoc(Relative(Energy(2.0), weight=3), Budget(7)),
-    PostHoc(Propagated(Average(tuple(SIGNALS.values())), weight=0.5, rounds=2), BackTest(0.2, 30, 0.4)),
     *(PostHoc(kind()) for kind in SCORES.values()),
     *(PostHoc(Energy(), kind()) for kind in THRESHOLDS.values()),
 ]
@@ -130,5 +130,5 @@ def test_the_default_model_and_detector_are_chosen_in_one_place() -> None:
     from evergraph.evaluation.configuration import Configuration
 
     detector = names.build_detector(names.DEFAULT_DETECTOR)
-    assert detector == GDOC()
+    assert detector == AutoDetector()
     assert Configuration().detector == LifelongLearner().detector_.detector == detector

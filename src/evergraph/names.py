@@ -44,7 +44,7 @@ __all__ = [
     "with_settings",
 ]
 
-DEFAULT_MODEL, DEFAULT_DETECTOR = "sage", "gdoc"
+DEFAULT_MODEL, DEFAULT_DETECTOR = "sage", "auto"
 COMPARED_DETECTORS = "none,gdoc:0.5,gdoc:0.75,energy,relative-energy,auto"
 """Detectors that `evergraph compare` compares by default."""
 
@@ -64,22 +64,12 @@ DETECTORS = {
     "gdoc": "evergraph.detect:GDOC",
     "auto": "evergraph.detect:AutoDetector",
 }
-OUTPUT_SCORES = {
+SCORES = {
     "msp": "evergraph.detect.scores:MSP",
     "energy": "evergraph.detect.scores:Energy",
-    "auxiliary": "evergraph.detect.scores:AuxiliaryModel",
 }
-"""Scores of a model's outputs, also with the prefix ``relative-`` (`Relative`)."""
-GRAPH_SCORES = {
-    "new_words": "evergraph.detect.scores:NewWords",
-    "word_growth": "evergraph.detect.scores:WordGrowth",
-    "excess_words": "evergraph.detect.scores:ExcessWords",
-    "class_likelihood": "evergraph.detect.scores:ClassLikelihood",
-    "known_distance": "evergraph.detect.scores:KnownDistance",
-    "slice_density": "evergraph.detect.scores:SliceDensity",
-}
-"""Scores of words and neighbours."""
-SCORES = OUTPUT_SCORES | GRAPH_SCORES
+"""Scores, also with the prefix ``relative-`` (`Relative`)."""
+OUTPUT_SCORES = SCORES
 THRESHOLDS = {
     "fixed": "evergraph.detect.thresholds:Fixed",
     "conformal": "evergraph.detect.thresholds:Conformal",
@@ -111,12 +101,10 @@ _COMPOSED = {
     "isomax": "evergraph.detect:IsoMax",
     "post-hoc": "evergraph.detect:PostHoc",
     "relative": "evergraph.detect.scores:Relative",
-    "propagated": "evergraph.detect.scores:Propagated",
-    "average": "evergraph.detect.scores:Average",
 }
 # Names of earlier versions, which saved learners may contain.
 _REMOVED = {"max_logit", "entropy", "mahalanobis", "nearest", "new_neighbours", "quantile"} | {
-    *("sentinel", "bursting", "surplus", "misfit", "remote", "crowding", "smoothed", "together")
+    *("sentinel", "bursting", "surplus", "misfit", "remote", "crowding", "smoothed", "together", "propagated")
 }
 _TABLES = {"model": MODELS, "detector": DETECTORS, "score": SCORES, "threshold": THRESHOLDS, "encoder": ENCODERS}
 _BASES = {
@@ -219,7 +207,7 @@ def unknown(kind: str, name: str, choices: list[str], fix: str = "") -> InputErr
 # --- text to objects -------------------------------------------------------------------------------------------------
 
 
-def build(kind: str, text: str, **options: float | None) -> Any:
+def build(kind: str, text: str, **options: float | str | None) -> Any:
     """Return a model, score, threshold or detector from its name and settings.
 
     Parameters
@@ -292,12 +280,12 @@ def with_settings(kind: str, part: Any, **given: Any) -> Any:
     return replace(part, **{key: value for key, value in given.items() if key in own})
 
 
-def build_model(text: str, **options: float | None) -> Any:
+def build_model(text: str, **options: float | str | None) -> Any:
     """Return a model from its name and settings, as in `build`."""
     return build("model", text, **options)
 
 
-def build_detector(text: str, **options: float | None) -> Any:
+def build_detector(text: str, **options: float | str | None) -> Any:
     """Return a detector from its name and settings, as in `build`, or from a score and a threshold.
 
     Examples
@@ -316,7 +304,7 @@ def build_detector(text: str, **options: float | None) -> Any:
     if name in detectors and not slash:
         return build("detector", text, **options)
     if plain not in scores:
-        relative = [_RELATIVE + score for score in scores if score not in GRAPH_SCORES]
+        relative = [_RELATIVE + score for score in SCORES]
         more = f"; {', '.join(relative)}; and any score with a threshold: /{', /'.join(known('threshold'))}"
         choices = [*detectors, *scores]
         raise unknown("detector", text, [*choices, *relative], ", ".join(choices) + more)
@@ -324,7 +312,7 @@ def build_detector(text: str, **options: float | None) -> Any:
         raise InputError(f"the detector {text} has no setting {given[0]!r}", fix=f"write {plain}/fixed:0.5")
     score = build("score", by.removeprefix(_RELATIVE))
     if name != plain:
-        if plain in GRAPH_SCORES:
+        if not score.reads_outputs:
             raise InputError(f"{plain} does not depend on the model, so it cannot be relative", fix=f"write {plain}")
         score = load("score", "relative")(score)
     return load("detector", "post-hoc")(score, *([build("threshold", rule)] if slash else []))

@@ -14,7 +14,7 @@ from scipy.special import logsumexp, softmax
 
 from evergraph import names
 from evergraph.detect import Outputs
-from evergraph.detect.scores import MSP, Energy, Relative, Score
+from evergraph.detect.scores import MSP, Energy, Relative, Score, inner_state, outer_state
 from evergraph.errors import InputError
 
 SCORES = {name: names.load("score", name) for name in names.SCORES}
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 some = settings(max_examples=40, deadline=None)
 
-OF_OUTPUTS = ["msp", "energy"]  # the others: test_context_scores.py, tests/learning/test_auxiliary.py
+OF_OUTPUTS = ["msp", "energy"]
 
 
 @dataclass(frozen=True)
@@ -239,9 +239,7 @@ def test_scores_differ_by_kind_and_parameters() -> None:
     assert repr(Relative(Energy(np.int64(3)), 1)) == "Relative(score=Energy(temperature=3.0), weight=1.0)"
     assert Relative(Energy(2)) == Relative(Energy(2.0), 10)
     assert Relative(Energy(2)) != Relative(Energy(3))
-    of_words = ["new_words", "word_growth", "excess_words", "class_likelihood"]
-    of_neighbours = ["known_distance", "slice_density"]
-    assert list(SCORES) == [*OF_OUTPUTS, "auxiliary", *of_words, *of_neighbours]
+    assert list(SCORES) == OF_OUTPUTS
     assert Relative(MSP()).weight == 10
 
 
@@ -450,3 +448,18 @@ def test_a_class_whose_vertices_score_alike_does_not_take_rounding_for_a_differe
     state = score.fit(train, torch.zeros(32, dtype=torch.int64), {})
     assert state["sd"][0].item() == pytest.approx(9e-6)
     assert score.compute(train, state)[:30].abs().max() < 1e-9
+
+
+# --- states within states --------------------------------------------------------------------------------------------
+
+
+def test_states_have_names_that_tell_whose_they_are() -> None:
+    state = {"mean": torch.ones(1), "past.mean": torch.zeros(2)}
+    twice = outer_state(outer_state(state, "1"), "score")
+    assert set(twice) == {"score/1/mean", "past.score/1/mean"}
+    back = inner_state(
+        inner_state({**twice, "score/10/mean": torch.ones(3), "past.scores": torch.ones(4)}, "score"), "1"
+    )
+    assert back.keys() == state.keys()
+    assert all(back[name] is state[name] for name in state)
+    assert inner_state(twice, "1") == {}

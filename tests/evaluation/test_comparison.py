@@ -20,8 +20,7 @@ from sklearn.metrics import average_precision_score, f1_score, matthews_corrcoef
 
 from evergraph import EvolvingGraph, InputError, names
 from evergraph.datasets import synthetic
-from evergraph.detect import DOC, GDOC, PostHoc, Softmax
-from evergraph.detect.auto import AutoDetector
+from evergraph.detect import DOC, GDOC, AutoDetector, PostHoc, Softmax
 from evergraph.detect.scores import Energy, Relative
 from evergraph.detect.thresholds import BackTest, Budget, Conformal, Fixed
 from evergraph.evaluation import comparison as module
@@ -33,10 +32,10 @@ from evergraph.evaluation.run import run
 from evergraph.nn import GraphSAGE
 from evergraph.presentation.table import Section
 from evergraph.report.comparison import compared_table, tasks_figure, write_comparison
+from evergraph_baselines.average import AverageDetector
 
-SCORES = {name: names.load("score", name) for name in names.SCORES}
+SCORES = {name: names.load("score", name) for name in names.known("score")}
 THRESHOLDS = {name: names.load("threshold", name) for name in names.THRESHOLDS}
-OF_OUTPUTS = names.OUTPUT_SCORES
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -73,6 +72,7 @@ def test_names_call_detectors_and_the_loss_that_they_are_trained_with() -> None:
     told = {
         "none": (Softmax(), Softmax()),
         "auto": (AutoDetector(), Softmax()),
+        "average": (AverageDetector(), Softmax()),
         "doc": (DOC(), DOC()),
         "doc:0.6": (DOC(0.6), DOC()),
         "gdoc": (GDOC(), GDOC()),
@@ -92,7 +92,7 @@ def test_names_call_detectors_and_the_loss_that_they_are_trained_with() -> None:
 def test_every_score_goes_with_every_threshold() -> None:
     for score in SCORES:
         for rule in THRESHOLDS:
-            for prefix in ("", "relative-") if score in OF_OUTPUTS else ("",):
+            for prefix in ("", "relative-") if SCORES[score].reads_outputs else ("",):
                 found: Any = candidate(f"{prefix}{score}/{rule}").detector
                 assert type(found.threshold) is THRESHOLDS[rule]
                 assert type(found.by.score if prefix else found.by) is SCORES[score]
@@ -108,15 +108,11 @@ def test_names_are_given_with_commas_and_count_once() -> None:
     [
         (
             "enrgy",
-            r"there is no detector 'enrgy' \(did you mean 'energy'\?\).*Choose from none, doc, gdoc, auto, msp",
+            r"there is no detector 'enrgy' \(did you mean 'energy'\?\).*Choose from none, doc, gdoc, auto, average, msp",
         ),
         ("relative-mps", r"there is no detector 'relative-mps' \(did you mean 'relative-msp'"),
         ("qqqqqq", "there is no detector 'qqqqqq'. Choose from"),
         ("relative-new_words", "new_words does not depend on the model.*Write new_words"),
-        (
-            "auto-without-excess",
-            r"auto has no part 'excess' \(did you mean 'excess_words'\?\).*Choose from msp, auxiliary",
-        ),
         ("relative-", "there is no detector 'relative-'"),
         (
             "energy/conform",
@@ -249,11 +245,11 @@ def test_a_run_decides_the_same(
     graph = neighbours_matter()
     graph.save(tmp_path / "g")
     settings = Configuration(
-        GraphSAGE(hidden=8), AutoDetector(), history=2, steps=20, lr=0.02, first=first, inputs=inputs
+        GraphSAGE(hidden=8), AverageDetector(), history=2, steps=20, lr=0.02, first=first, inputs=inputs
     )
     result = run(settings, graph, [0])
-    compared = compare([str(tmp_path / "g")], candidates("auto,gdoc"), settings, out=tmp_path / "out")
-    (there,) = compared.of("g", "auto")
+    compared = compare([str(tmp_path / "g")], candidates("average,gdoc"), settings, out=tmp_path / "out")
+    (there,) = compared.of("g", "average")
     for row, other in zip(result.rows[0], there.tasks, strict=True):
         assert (here := row.scores.as_dict()) == {name: other[name] for name in here}  # accuracy, AUROC, counts
     assert result.summary()["mcc"]["mean"] == there.metrics["mcc"]
@@ -361,7 +357,7 @@ def without_seconds(one: CandidateResult) -> dict[str, float]:
 
 def test_what_goes_between_processes_can_be_sent(compared: Comparison, graphs: list[str], out: Path) -> None:
     (none,) = candidates("none")
-    job = module._Job(graphs[0], replace(SMALL, detector=none.trained_with), 1, (none,), out)
+    job = module.Job(graphs[0], replace(SMALL, detector=none.trained_with), 1, (none,), out)
     (found,) = pickle.loads(pickle.dumps(module._work(pickle.loads(pickle.dumps(job)))))
     assert without_seconds(found) == without_seconds(compared.of("one", "none")[1])
     lost = replace(job, configuration=replace(job.configuration, first=99))

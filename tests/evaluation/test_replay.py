@@ -18,9 +18,8 @@ from torch import Tensor
 
 from evergraph import EvolvingGraph, InputError
 from evergraph.datasets import synthetic
-from evergraph.detect import DOC, GDOC, Decision, Detector, Outputs, PostHoc, Requirements, Softmax
-from evergraph.detect.auto import AutoDetector
-from evergraph.detect.scores import Energy, Relative, Score, WordGrowth
+from evergraph.detect import DOC, GDOC, AutoDetector, Decision, Detector, Outputs, PostHoc, Requirements, Softmax
+from evergraph.detect.scores import Energy, Relative, Score
 from evergraph.detect.thresholds import BackTest, Budget, Conformal, Past
 from evergraph.evaluation import replay as module
 from evergraph.evaluation.configuration import Configuration
@@ -29,6 +28,8 @@ from evergraph.learning.training import default_rate
 from evergraph.nn import MLP, SGC, GraphSAGE
 from evergraph.storage.checksummed import dump_json
 from evergraph.storage.files import only_one
+from evergraph_baselines.average import AverageDetector
+from evergraph_baselines.scores import WordGrowth
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -58,6 +59,7 @@ POST_HOC = (
     PostHoc(Relative(Distance()), BackTest(weight=5)),
     PostHoc(WordGrowth(), Budget(7)),
     AutoDetector(),
+    AverageDetector(),
     Softmax(),
 )
 
@@ -177,7 +179,7 @@ def test_gdoc_is_recorded_with_its_own_loss_and_rate(
 def test_a_replay_is_right_in_other_settings(tmp_path: Path, changed: dict[str, Any]) -> None:
     configuration = replace(SMALL, **changed)
     recording, seconds = recorded_twice(configuration, 3, tmp_path)
-    for detector in (PostHoc(), AutoDetector()):
+    for detector in (PostHoc(), AutoDetector(), AverageDetector()):
         assert_same(replay(recording, GRAPH, detector, seconds), lived(configuration, detector, seed=3))
 
 
@@ -206,9 +208,9 @@ def test_a_second_model_needs_a_recording_of_the_same_training(kept: Path, tmp_p
     ]
     for seconds in ({}, {DOC(): others[1]}, *({GDOC(): second} for second in others)):
         with pytest.raises(
-            InputError, match="AutoDetector requires an auxiliary model, but there is no matching recording"
+            InputError, match="AverageDetector requires an auxiliary model, but there is no matching recording"
         ):
-            replay_all(recording, GRAPH, [PostHoc(), AutoDetector()], seconds)
+            replay_all(recording, GRAPH, [PostHoc(), AverageDetector()], seconds)
     assert replay(recording, GRAPH, PostHoc(), {GDOC(): others[0]})  # who does not ask does not care
 
 

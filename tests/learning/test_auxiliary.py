@@ -14,12 +14,13 @@ from torch import Tensor
 from evergraph import InputError, LifelongLearner, Workspace
 from evergraph.datasets import synthetic
 from evergraph.detect import DOC, GDOC, Decision, Detector, Outputs, PostHoc, Requirements, Softmax, check_detector
-from evergraph.detect.auto import AutoDetector
-from evergraph.detect.scores import MSP, AuxiliaryModel, Average, Energy, Propagated, Relative, Score
+from evergraph.detect.scores import MSP, Energy, Relative, Score
 from evergraph.detect.thresholds import Fixed
 from evergraph.learning.task import Task, tasks
 from evergraph.names import described, rebuilt
 from evergraph.nn import Custom, GraphSAGE, GraphSAINT, MostFrequent
+from evergraph_baselines.average import Average, AverageDetector, Propagated
+from evergraph_baselines.scores import AuxiliaryModel
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -105,7 +106,7 @@ def test_fit_and_observe_get_the_auxiliary_logits() -> None:
 
 
 def test_a_second_model_is_saved_and_goes_on(tmp_path: Path) -> None:
-    whole, cut = (learner(AutoDetector(), lr=None) for _ in range(2))
+    whole, cut = (learner(AverageDetector(), lr=None) for _ in range(2))
     lived(whole, until=5)
     for task in tasks(GRAPH, 2, first=3):
         if task.time <= 5:
@@ -119,7 +120,7 @@ def test_a_second_model_is_saved_and_goes_on(tmp_path: Path) -> None:
 
 
 def test_what_fails_or_is_interrupted_in_the_second_training_leaves_all_as_it_was() -> None:
-    one = learner(AutoDetector())
+    one = learner(AverageDetector())
     lived(one, until=3)
     before = copy.deepcopy(_held(one))
     task = next(task for task in tasks(GRAPH, 2, first=3) if task.time == 4)
@@ -146,7 +147,7 @@ def _held(one: LifelongLearner) -> list[Any]:
 
 def test_what_was_interrupted_leaves_no_learning_rate_behind() -> None:
     """The default rates go by the first task that was learnt."""
-    one, untouched = (learner(AutoDetector(), lr=None) for _ in range(2))
+    one, untouched = (learner(AverageDetector(), lr=None) for _ in range(2))
     long, short = next(iter(tasks(GRAPH, "full", first=3))), next(iter(tasks(GRAPH, 1, first=3)))
     with pytest.raises(KeyboardInterrupt):
         one.adapt(long, _interrupt)
@@ -218,12 +219,14 @@ def test_a_learner_saved_without_a_second_model_gets_one(tmp_path: Path) -> None
     assert less.adapt(task).auxiliary_weights_ is None
 
 
-def test_a_file_of_an_older_auto_is_refused() -> None:
-    assert described(AutoDetector()) == {"name": "auto", "version": 3, "most": 0.3}
-    assert rebuilt(described(AutoDetector(most=0.2)), "detector") == AutoDetector(most=0.2)
-    for old in ({"name": "auto", "most": 0.3}, {"name": "auto", "version": 2, "most": 0.3}):
-        with pytest.raises(InputError, match="the detector is another version of auto"):
-            rebuilt(old, "detector")
+def test_a_file_of_another_version_is_refused() -> None:
+    assert described(AverageDetector()) == {"name": "average", "version": 3, "most": 0.3}
+    assert rebuilt(described(AverageDetector(most=0.2)), "detector") == AverageDetector(most=0.2)
+    for name, *versions in (("average", 0, 2), ("auto", 0, 2, 3)):
+        for version in versions:
+            old = {"name": name, "most": 0.3} | ({"version": version} if version else {})
+            with pytest.raises(InputError, match=f"the detector is another version of {name}"):
+                rebuilt(old, "detector")
 
 
 @pytest.mark.parametrize("kind", ["saint", "own"])
@@ -296,7 +299,10 @@ def test_scores_made_of_others_require_what_these_do() -> None:
     inner = Average((Energy(), AuxiliaryModel(), MSP()))
     for score in (AuxiliaryModel(), Relative(AuxiliaryModel()), Propagated(inner), inner):
         assert (
-            score.requires.auxiliary == PostHoc(score).requires.auxiliary == AutoDetector().requires.auxiliary == GDOC()
+            score.requires.auxiliary
+            == PostHoc(score).requires.auxiliary
+            == AverageDetector().requires.auxiliary
+            == GDOC()
         )
     assert Average((Energy(), MSP())).requires.auxiliary is None
     with pytest.raises(InputError, match="the scores require different auxiliary models"):
@@ -312,7 +318,7 @@ def test_the_score_is_silent_without_an_auxiliary_model() -> None:
     assert torch.allclose(both.compute(alone, {}), Average((MSP(),)).compute(alone, {}) / 2)
 
 
-@pytest.mark.parametrize("detector", [WATCHED, PostHoc(Relative(AuxiliaryModel())), AutoDetector()])
+@pytest.mark.parametrize("detector", [WATCHED, PostHoc(Relative(AuxiliaryModel())), AverageDetector()])
 def test_detectors_with_an_auxiliary_model_keep_the_contract(detector: Detector) -> None:
     check_detector(detector)
 
@@ -328,7 +334,7 @@ def test_the_suite_gives_auxiliary_logits_only_if_they_are_required() -> None:
         check_detector(Greedy())
 
 
-@pytest.mark.parametrize("second", ["gdoc", AutoDetector()])
+@pytest.mark.parametrize("second", ["gdoc", AverageDetector()])
 def test_the_suite_checks_the_auxiliary_detector_too(second: Any) -> None:
     @dataclass(frozen=True)
     class Odd(Softmax):

@@ -25,6 +25,7 @@ from evergraph.learning import checkpoint
 from evergraph.learning.checkpoint import MANIFEST, pack, unpack
 from evergraph.nn import GAT, SGC, GraphSAGE, GraphSAINT, JKNet, Model
 from evergraph.storage.checksummed import dump_json
+from evergraph_baselines.average import AverageDetector
 from tests.faults import Faults
 
 GRAPH = synthetic(vertices=200, times=5, classes=3, new_classes=1, seed=1)
@@ -45,6 +46,7 @@ def trained(model: Model | None = None, detector: Any = None, upto: int = 1, **s
         (GAT(hidden=2, heads=2, out_heads=2), DOC()),
         (SGC(), None),
         (GraphSAGE(hidden=4), AutoDetector()),
+        (GraphSAGE(hidden=4), AverageDetector()),
         (SGC(), PostHoc(Relative(Energy()))),
         (GraphSAINT(JKNet(hidden=4), sampler="node", size=50), None),
     ],
@@ -269,7 +271,7 @@ def test_a_learner_of_version_0_1_is_read() -> None:
     """It wrote null for no detector, and "second" for the auxiliary model."""
     content, tensors = pack(trained(SGC(), Softmax()))
     assert unpack(LifelongLearner, content | {"detector": None}, tensors_from(tensors)).detector == Softmax()
-    learner = trained(GraphSAGE(hidden=4), AutoDetector())
+    learner = trained(GraphSAGE(hidden=4), AverageDetector())
     content, data = pack(learner)
     content["second_lr"] = content.pop("auxiliary_lr")
     old = {name.replace("auxiliary/", "second/"): value for name, value in tensors_from(data).items()}

@@ -29,13 +29,14 @@ from evergraph.detect import (
     Softmax,
 )
 from evergraph.detect.base import UNLABELLED
-from evergraph.detect.scores import Average, Propagated, Relative, inner_state, outer_state
+from evergraph.detect.scores import Relative, inner_state, outer_state
 from evergraph.detect.thresholds import BackTest, Budget, Conformal, Fixed, Threshold
 from evergraph.learning.task import Task
 from evergraph.nn import GraphSAGE
+from evergraph_baselines.average import Average, AverageDetector, Propagated
 from tests.learning.test_learner import shuffled_future
 
-SCORES = {name: names.load("score", name) for name in names.SCORES}
+SCORES = {name: names.load("score", name) for name in names.known("score")}
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -147,8 +148,9 @@ RULES: list[Threshold] = [Fixed(0.1), Conformal(0.1), Budget(7), BackTest(0.1)]
 MADE: list[Detector] = [
     *(PostHoc(kind(), rule) for kind in SCORES.values() for rule in RULES),
     PostHoc(Relative(Propagated(Average(tuple(kind() for kind in SCORES.values()))))),
+    AverageDetector(),
+    AverageDetector(most=1.0),
     AutoDetector(),
-    AutoDetector(most=1.0),
 ]
 
 
@@ -214,7 +216,7 @@ def alike(one: list[Any], other: list[Any]) -> None:
 )
 @pytest.mark.parametrize(
     "detector",
-    [Softmax(), DOC(), GDOC(0.6, alpha=2.0), IsoMax(), PostHoc(), AutoDetector()],
+    [Softmax(), DOC(), GDOC(0.6, alpha=2.0), IsoMax(), PostHoc(), AutoDetector(), AverageDetector()],
     ids=lambda d: type(d).__name__,
 )
 def test_another_future_moves_no_decision(detector: Detector, how: dict[str, Any]) -> None:
@@ -236,8 +238,9 @@ def test_another_future_moves_no_decision_of_any_score_with_any_threshold(rate: 
     flagged = [decisions.flagged.any() for decisions in expected]
     assert np.mean(flagged) > 0.5  # they do decide
     # And they decide as each does alone.
-    alone = decided(other_futures()["as it is"], AutoDetector(), label_rate=rate)
-    alike(alone, expected[MADE.index(AutoDetector()) :: len(MADE)])
+    for one in (AverageDetector(), AutoDetector()):
+        alone = decided(other_futures()["as it is"], one, label_rate=rate)
+        alike(alone, expected[MADE.index(one) :: len(MADE)])
 
 
 def test_a_replay_is_a_life_before_the_first_task() -> None:

@@ -122,7 +122,7 @@ def violations(source: str, path: Path) -> set[str]:
     wrong = set()
     for name in imported_by(source, path):
         package, _, rest = name.partition(".")
-        if package == "evergraph_paper":
+        if package in ("evergraph_paper", "evergraph_baselines"):
             wrong.add(package)
         elif package == "evergraph" and rest and own not in TOP:
             place, limit = place_of(rest), place_of(own)
@@ -165,6 +165,7 @@ def test_only_the_bridge_in_graph_imports_torch() -> None:
         ("from evergraph import load", {"evergraph.load"}),
         ("def f():\n    from evergraph.report import page", {"report"}),
         ("from evergraph_paper.plan import grid", {"evergraph_paper"}),
+        ("import evergraph_baselines.scores", {"evergraph_baselines"}),
         ("from evergraph import errors\nfrom evergraph.storage import files\nfrom .window import Window", set()),
     ],
 )

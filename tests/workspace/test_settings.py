@@ -90,7 +90,7 @@ CHANGES: list[tuple[dict[str, Any], bool]] = [  # and whether the next update st
     ({"detector": "doc"}, True),
     ({"detector": "none"}, True),
     ({"detector": "energy"}, True),
-    ({"detector": AutoDetector(most=0.1)}, True),
+    ({"detector": AutoDetector("budget:10")}, True),
     ({"steps": 3}, False),
     ({"lr": 0.01}, False),
     ({"inputs": "words"}, True),

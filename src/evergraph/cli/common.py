@@ -92,7 +92,10 @@ ALPHA_HELP = (
     "Only for doc and gdoc: one threshold per class (risk reduction). The surer the model is of a class's training "
     "vertices, the higher its threshold. A smaller X (above 0) flags more. The paper uses 3. Default: off."
 )
-MOST_HELP = "Only for auto: flag at most this share of a slice as unseen. Default: 0.3."
+OBJECTIVE_HELP = (
+    "Only for auto: what to flag for. mcc (the default); open-f1, which flags nothing where that does not pay; "
+    "budget:N, the N most likely vertices of each slice; false-alarms:RATE, at most this share of known vertices."
+)
 ModelOption = Annotated[str, option("model", "MODEL", MODEL_HELP, autocompletion=_like("model"))]
 Hidden = Annotated[int | None, option("hidden", "N", "Width of the model. Default: the model's own.", min=1)]
 Layers = Annotated[int | None, option("layers", "N", "Layers of the model. Default: the model's own.", min=1)]
@@ -103,7 +106,7 @@ Hops = Annotated[int | None, option("hops", "N", "Propagation steps of the model
 DetectorOption = Annotated[str, option("detector", "DETECTOR", DETECTOR_HELP, autocompletion=_like("detector"))]
 Threshold = Annotated[float | None, option("threshold", "X", THRESHOLD_HELP)]
 Alpha = Annotated[float | None, option("alpha", "X", ALPHA_HELP)]
-Most = Annotated[float | None, option("most", "X", MOST_HELP)]
+ObjectiveOption = Annotated[str | None, option("objective", "OBJECTIVE", OBJECTIVE_HELP)]
 
 # Learning
 Steps = Annotated[int, option("steps", "N", "Training steps per task.", min=1)]

@@ -38,9 +38,10 @@ from evergraph.cli.common import (
     refuse_workspaces,
     set_up_logging,
 )
-from evergraph.errors import EvergraphError
+from evergraph.errors import EvergraphError, InputError, os_error
 from evergraph.names import COMPARED_DETECTORS, DATASETS, DEFAULT_MODEL, known
 from evergraph.presentation.text import command_line, counted, visible
+from evergraph.storage.decoding import parse_json
 
 if TYPE_CHECKING:
     from evergraph.evaluation.comparison import CompareState, Comparison
@@ -73,6 +74,16 @@ def compare(
     label_latency: LabelLatency = 0,
     mode: ModeOption = "transductive",
     seeds: Seeds = "0",
+    leave_one_out: Annotated[
+        bool,
+        typer.Option(
+            "--leave-one-out", help="Fit detectors that learn from other graphs, such as auto, without each graph."
+        ),
+    ] = False,
+    families: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With --leave-one-out: JSON of graph names and families to leave out whole."),
+    ] = None,
     out: Annotated[
         Path, typer.Option(metavar="FOLDER", help="Folder for trainings and results; trainings are used again.")
     ] = Path("compared"),
@@ -96,6 +107,9 @@ def compare(
     from evergraph.report.comparison import write_comparison
 
     refuse_workspaces(*graphs)
+    if families is not None and not leave_one_out:
+        raise InputError("--families is given without --leave-one-out", fix="add --leave-one-out, or leave it out")
+    groups = {} if families is None else _families(families)
     chosen = candidates(detectors)
     configuration = Configuration(
         model=build_model(model, hidden=hidden, layers=layers, dropout=dropout, hops=hops),
@@ -117,7 +131,14 @@ def compare(
                     update(description=in_words(state), completed=state.done, total=state.total)
 
             number = jobs or cores_here()
-            found = compare_all(graphs, chosen, configuration, wanted, out=out, jobs=number, on_done=on_done)
+            if leave_one_out:
+                from evergraph.evaluation.leave_one_out import leave_one_out as compare_left_out
+
+                found = compare_left_out(
+                    graphs, chosen, configuration, groups, wanted, out=out, jobs=number, on_done=on_done
+                )
+            else:
+                found = compare_all(graphs, chosen, configuration, wanted, out=out, jobs=number, on_done=on_done)
         files = write_comparison(found, out) if found.outcomes else []
     except KeyboardInterrupt:
         stored = "Interrupted. Finished trainings are stored"
@@ -142,6 +163,20 @@ def compare(
             echo_next(following)
     if found.errors:
         raise failed
+
+
+def _families(path: Path) -> dict[str, str]:
+    """Read the family of each graph from a JSON file."""
+    fix = 'write graph names and families, as in {"dblp-easy": "dblp"}'
+    try:
+        found = parse_json(path.read_bytes())
+    except OSError as error:
+        raise os_error(error, "the file cannot be read", file=path, fix="check the path") from error
+    except ValueError as error:
+        raise InputError(f"the file is not JSON ({error})", file=path, fix=fix) from error
+    if not isinstance(found, dict) or not all(isinstance(family, str) for family in found.values()):
+        raise InputError("the file has no family for each graph", file=path, fix=fix)
+    return found
 
 
 def _show(found: Comparison, files: list[Path]) -> None:

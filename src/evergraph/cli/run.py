@@ -27,7 +27,7 @@ from evergraph.cli.common import (
     LearningRate,
     ModelOption,
     ModeOption,
-    Most,
+    ObjectiveOption,
     Quiet,
     RestartOption,
     Seeds,
@@ -84,7 +84,7 @@ def run(
     detector: DetectorOption = DEFAULT_DETECTOR,
     threshold: Threshold = None,
     alpha: Alpha = None,
-    most: Most = None,
+    objective: ObjectiveOption = None,
     steps: Steps = 200,
     lr: LearningRate = None,
     weight_decay: Annotated[float, typer.Option(metavar="X", help="Weight decay.")] = 0.0,
@@ -119,7 +119,7 @@ def run(
 
     configuration = Configuration(
         model=build_model(model, hidden=hidden, layers=layers, dropout=dropout, hops=hops),
-        detector=build_detector(detector, threshold=threshold, alpha=alpha, most=most),
+        detector=build_detector(detector, threshold=threshold, alpha=alpha, objective=objective),
         history=wanted_history,
         restart=restart,
         steps=steps,

@@ -270,7 +270,7 @@ def init(
     detector: common.DetectorOption = DEFAULT_DETECTOR,
     threshold: common.Threshold = None,
     alpha: common.Alpha = None,
-    most: common.Most = None,
+    objective: common.ObjectiveOption = None,
     steps: common.Steps = 200,
     lr: common.LearningRate = None,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Random seed.")] = 0,
@@ -305,7 +305,7 @@ def init(
             # Checked before the graph is read, which may take long.
             Store.check_new(ws)
             chosen = build_model(model, hidden=hidden, layers=layers, dropout=dropout, hops=hops)
-            flagging = build_detector(detector, threshold=threshold, alpha=alpha, most=most)
+            flagging = build_detector(detector, threshold=threshold, alpha=alpha, objective=objective)
             loaded = None if encoder is None else load_encoder(encoder)
             read = _read_graph(vertices, edges, graph, columns, every, drop_dangling)
             with nullcontext(read) if loaded is None else encoded_graph(read, loaded, ws, shown.on_encoded) as whole:

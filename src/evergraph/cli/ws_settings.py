@@ -35,7 +35,7 @@ def change_settings(
     detector: Annotated[str | None, option("detector", "DETECTOR", common.DETECTOR_HELP)] = None,
     threshold: Annotated[float | None, option("threshold", "X", "Threshold of doc or gdoc.")] = None,
     alpha: Annotated[float | None, option("alpha", "X", "Risk reduction of doc or gdoc.")] = None,
-    most: Annotated[float | None, option("most", "X", "Largest share that auto flags.")] = None,
+    objective: common.ObjectiveOption = None,
     steps: Annotated[int | None, option("steps", "N", "Training steps per update.", min=1)] = None,
     lr: Annotated[float | None, option("lr", "X", "Learning rate.")] = None,
     inputs: Annotated[str | None, option("inputs", "BLOCKS", common.INPUTS_HELP)] = None,
@@ -47,13 +47,13 @@ def change_settings(
     """Change settings of ws init; those that you leave out stay as they are. Without options, show them.
 
     A new model, new inputs, or a detector that needs another training take effect with the next ws update, which trains
-    from new random weights. Until then ws predict uses the current ones. A new threshold, alpha or most applies to
-    the next ws predict.
+    from new random weights. Until then ws predict uses the current ones. A new threshold, alpha or objective applies
+    to the next ws predict.
     """
     given: dict[str, Any] = {
         "history": None if history is None else common.parse_history(history),
         "model": _part("model", model, hidden=hidden, layers=layers, dropout=dropout, hops=hops),
-        "detector": _part("detector", detector, threshold=threshold, alpha=alpha, most=most),
+        "detector": _part("detector", detector, threshold=threshold, alpha=alpha, objective=objective),
         "steps": steps,
         "lr": lr,
         "inputs": inputs,
@@ -73,7 +73,7 @@ def change_settings(
         ws_output.show_settings(console(), found, pending, read)
 
 
-def _part(kind: str, name: str | None, **settings: float | None) -> Any:
+def _part(kind: str, name: str | None, **settings: float | str | None) -> Any:
     """Return a model or detector with its settings, the settings alone if there is no name, or None."""
     if name is not None:
         from evergraph import names

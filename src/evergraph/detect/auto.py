@@ -1,98 +1,134 @@
-"""`AutoDetector`: the average of six scores, propagated over similar vertices, with a back-tested threshold."""
+"""`AutoDetector`: a discriminant of unseen classes with a prior from many graphs, corrected by the graph's own past."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from evergraph.detect.base import Decision, Outputs, Requirements, State
-from evergraph.detect.scores import (
-    MSP,
-    AuxiliaryModel,
-    Average,
-    ClassLikelihood,
-    ExcessWords,
-    KnownDistance,
-    Propagated,
-    Score,
-    SliceDensity,
+from evergraph.detect.base import PAST, UNKNOWN, Decision, Outputs, PastGraph, Requirements, State
+from evergraph.detect.discriminant import (
+    Prior,
+    SignalRecord,
+    discriminant,
+    log_odds,
+    probability_of,
+    shipped_prior,
+    standardised,
 )
-from evergraph.detect.softmax import PostHoc, Softmax
-from evergraph.detect.thresholds import BackTest
+from evergraph.detect.objectives import Objective
+from evergraph.detect.signals import slice_signals
+from evergraph.detect.softmax import Softmax
+from evergraph.errors import InputError
 
-__all__ = ["COUNTS", "SIGNALS", "AutoDetector", "average_signals"]
+__all__ = ["AutoDetector"]
 
-SIGNALS: dict[str, Score] = {
-    "msp": MSP(),
-    "auxiliary": AuxiliaryModel(),
-    "excess_words": ExcessWords(),
-    "class_likelihood": ClassLikelihood(),
-    "known_distance": KnownDistance(),
-    "slice_density": SliceDensity(),
-}
-"""The scores of `AutoDetector`."""
-COUNTS = {"auxiliary": 3.0}
-"""Weights in the average that are not 1."""
-
-
-def average_signals(without: str | None = None) -> Average:
-    """The average of all signals, or of all but one."""
-    names = [name for name in SIGNALS if name != without]
-    return Average(tuple(SIGNALS[name] for name in names), tuple(COUNTS.get(name, 1.0) for name in names))
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class AutoDetector(Softmax):
-    """Six scores, propagated over the slice, and a threshold calibrated on past slices.
+    """Flags unseen classes by what the whole past of a graph, and other graphs before it, have shown.
 
-    The model is trained as a plain classifier, so its accuracy is that of `Softmax`. An auxiliary model is trained with
-    gDOC's loss (`AuxiliaryModel`), which doubles the training time. The other scores read words and neighbours. Each
-    score is standardised by the known-class vertices of past slices, as they were scored then. The threshold is chosen
-    by `BackTest`. It needs no labels but those that arrive anyway.
-
-    It equals ``PostHoc(Propagated(Average(SIGNALS.values(), counts)), BackTest(most=most))``, where the auxiliary model
-    has the weight 3 and all other scores the weight 1.
+    The model is trained as a plain classifier, so its accuracy is that of `Softmax`. The signals
+    (`evergraph.detect.signals`) read the model's logits, labels, words, contents and neighbours. A linear discriminant
+    (`evergraph.detect.discriminant`) combines them. The score is the probability that the class is unseen, calibrated
+    on other graphs. It needs no labels but those that arrive anyway.
 
     Parameters
     ----------
-    most
-        Largest share of a slice to flag, from 0 to 1.
+    objective
+        What to flag for: ``"mcc"``, ``"open-f1"``, ``"budget:N"`` (vertices per slice) or ``"false-alarms:RATE"``.
+    prior
+        What other graphs have taught; None for the prior in the package.
 
     Examples
     --------
     >>> import evergraph
     >>> from evergraph import LifelongLearner
     >>> graph = evergraph.datasets.synthetic(vertices=600, times=6, classes=4, new_classes=1, seed=1)
-    >>> learner = LifelongLearner(detector=AutoDetector(), steps=20)
+    >>> learner = LifelongLearner(detector=AutoDetector("budget:10"), steps=20)
     >>> for task in evergraph.tasks(graph, history=3):
     ...     decisions = learner.adapt(task).predict(task)
-    >>> decisions.flagged.mean() <= 0.3
-    np.True_
+    >>> int(decisions.flagged.sum()), bool((0 < decisions.score).all() and (decisions.score < 1).all())
+    (10, True)
     """
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
+    replay: ClassVar[int] = 3
 
-    most: float = 0.3
+    objective: str = "mcc"
+    prior: Prior | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "most", BackTest(most=self.most).most)
-
-    @property
-    def made_of(self) -> PostHoc:
-        """The score and the threshold."""
-        return PostHoc(Propagated(average_signals()), BackTest(most=self.most))
+        Objective.parse(self.objective)
+        if self.prior is not None and not isinstance(self.prior, Prior):
+            raise InputError(f"the argument prior is {self.prior!r}", fix="pass a Prior, or leave it out")
 
     @property
     def requires(self) -> Requirements:
-        return self.made_of.requires
+        return Requirements(fit=False, observe=True, replay=self.replay, context=True, graphs=True)
 
-    def fit(self, outputs: Outputs, targets: Tensor, state: State) -> State:
-        return self.made_of.fit(outputs, targets, state)
+    def fitted_on(self, graphs: Sequence[PastGraph]) -> Self:
+        from evergraph.detect.prior import fit_prior, traced
+
+        found = [traced(graph) for graph in graphs]  # type: ignore[arg-type]  # graphs are hashed by identity
+        return replace(self, prior=fit_prior(found))
 
     def observe(self, outputs: Outputs, targets: Tensor, state: State) -> State:
-        return self.made_of.observe(outputs, targets, state)
+        if outputs.context is None or not len(outputs):
+            return state
+        record, columns = _record(state), targets.cpu().numpy()
+        signals = slice_signals(outputs.context, _logits(outputs))
+        score = self._probability(signals.values(), record)
+        known, unseen = columns >= 0, columns == UNKNOWN
+        record = record.grown(signals.values(), signals.hidden_values(columns), known, unseen, score)
+        arrays = {PAST + name: torch.from_numpy(value) for name, value in record.arrays().items()}
+        return {**state, **{name: value.to(targets.device) for name, value in arrays.items()}}
 
     def decide(self, outputs: Outputs, state: State) -> Decision:
-        return self.made_of.decide(outputs, state)
+        if outputs.context is None or not len(outputs):
+            return super().decide(outputs, state)
+        record, prior = _record(state), self._prior
+        probability = self._probability(slice_signals(outputs.context, _logits(outputs)).values(), record)
+        yes, no = prior.births
+        births = (record.slices[1] + yes) / (record.slices[0] + yes + no)
+        flagged = Objective.parse(self.objective).flags(
+            probability,
+            self.class_probabilities(outputs).cpu().numpy(),
+            threshold=float(probability_of(np.array(prior.threshold))),
+            births=float(births),
+            known_scores=record.known_scores,
+        )
+        if self.objective == "open-f1" and not flagged.any():
+            log.info(
+                "No vertex is flagged: %.1f of %d are expected to be of unseen classes, and flagging the most likely "
+                "ones would lower the expected Open-F1.",
+                *(probability.sum(), len(probability)),
+            )
+        device = outputs.logits.device
+        return Decision(torch.from_numpy(probability).to(device), torch.from_numpy(flagged).to(device))
+
+    @property
+    def _prior(self) -> Prior:
+        return shipped_prior() if self.prior is None else self.prior
+
+    def _probability(self, values: NDArray[np.float64], record: SignalRecord) -> NDArray[np.float64]:
+        scores = discriminant(standardised(values, record), record, self._prior.unseen)
+        return probability_of(log_odds(scores, self._prior))
+
+
+def _logits(outputs: Outputs) -> NDArray[np.floating]:
+    return np.asarray(outputs.logits.cpu().numpy())
+
+
+def _record(state: State) -> SignalRecord:
+    return SignalRecord.from_arrays(
+        {name.removeprefix(PAST): value.cpu().numpy() for name, value in state.items() if name.startswith(PAST)}
+    )

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -37,6 +37,7 @@ __all__ = [
     "Detector",
     "FittedDetector",
     "Outputs",
+    "PastGraph",
     "Requirements",
     "State",
 ]
@@ -120,6 +121,8 @@ class Requirements:
         observed something before the first task.
     context
         Set `Outputs.context` when a slice is decided or observed.
+    graphs
+        Fit the detector to other graphs (`Detector.fitted_on`) where detectors are compared by leaving graphs out.
     auxiliary
         Train an auxiliary model with this detector's loss, on the same vertices, from the same seed and for as many
         steps, and set `Outputs.auxiliary_logits`. It doubles the training time.
@@ -127,7 +130,7 @@ class Requirements:
     Examples
     --------
     >>> Requirements(fit=False, context=True) | Requirements(fit=False, replay=3)
-    Requirements(fit=False, observe=False, replay=3, context=True, auxiliary=None)
+    Requirements(fit=False, observe=False, replay=3, context=True, auxiliary=None, graphs=False)
     """
 
     fit: bool = True
@@ -135,6 +138,7 @@ class Requirements:
     replay: int = 0
     context: bool = False
     auxiliary: Detector | None = None
+    graphs: bool = False
 
     def __or__(self, other: Requirements) -> Requirements:
         """The requirements of both; if both need an auxiliary model, that of the first."""
@@ -144,7 +148,23 @@ class Requirements:
             max(self.replay, other.replay),
             self.context or other.context,
             self.auxiliary or other.auxiliary,
+            self.graphs or other.graphs,
         )
+
+
+class PastGraph(Protocol):
+    """A graph that a detector can learn from: its slices, with the outputs of a model and the true classes."""
+
+    @property
+    def name(self) -> str:
+        """Name of the graph."""
+
+    @property
+    def family(self) -> str:
+        """Name of its family: graphs of one kind."""
+
+    def slices(self) -> Iterable[tuple[Outputs, Tensor, bool]]:
+        """Yield outputs and targets of each slice, as in `Detector.observe`, and whether it was a task."""
 
 
 class Detector(ABC):
@@ -238,6 +258,14 @@ class Detector(ABC):
     @abstractmethod
     def decide(self, outputs: Outputs, state: State) -> Decision:
         """Return a score and a flag for each vertex."""
+
+    def fitted_on(self, graphs: Sequence[PastGraph]) -> Self:  # noqa: ARG002  # most learn from one graph only
+        """Return the detector after it has learnt from other graphs; by default unchanged.
+
+        `evergraph compare --leave-one-out` calls it if ``graphs`` is set in `requires`, with the graphs of all other
+        families. Choose thresholds and other settings here, too, so that they are chosen without the family.
+        """
+        return self
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """Probability of each known class for each vertex, as float64; by default those of a softmax."""

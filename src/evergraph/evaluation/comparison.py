@@ -14,24 +14,31 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evergraph import __version__
-from evergraph.detect import Detector, PostHoc, Softmax
-from evergraph.detect.auto import SIGNALS, AutoDetector, average_signals
-from evergraph.detect.scores import Average, Propagated
-from evergraph.detect.thresholds import BackTest
+from evergraph.detect import Detector, Softmax
 from evergraph.errors import EvergraphError, InputError
 from evergraph.evaluation.configuration import TRAINING_SETTINGS, Configuration, complete_settings
-from evergraph.evaluation.metrics import aupr, auroc, evaluate, fpr_at_95, or_none, oracle_mcc, over_seeds
+from evergraph.evaluation.metrics import (
+    aupr,
+    auroc,
+    calibration_error,
+    evaluate,
+    fpr_at_95,
+    or_none,
+    oracle_mcc,
+    over_seeds,
+)
 from evergraph.evaluation.processes import completed, executor_for, graph_of, name_of, threads_each
 from evergraph.evaluation.replay import OnTask, Recording, ReplayedTask, record, replay_all
 from evergraph.evaluation.results import NUMERICS_VERSION, Results, Summary, summary_of
@@ -40,8 +47,16 @@ from evergraph.names import COMPARED_DETECTORS, build_detector, described, split
 from evergraph.storage.decoding import parse_json
 from evergraph.storage.files import disk_errors, only_one, write_atomic
 
-__all__ = ["ABLATIONS", "METRICS", "Candidate", "CandidateResult", "CompareState", "Comparison", "candidate"]
-__all__ += ["candidates", "compare"]
+__all__ = [
+    "METRICS",
+    "Candidate",
+    "CandidateResult",
+    "CompareState",
+    "Comparison",
+    "candidate",
+    "candidates",
+    "compare",
+]
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +78,10 @@ METRICS: dict[str, str] = {
     "false_alarm_rate": "share of the vertices of known classes that is flagged, all tasks together",
     "flagged": "share of all vertices that is flagged, all tasks together",
     "unseen": "share of all vertices that is unseen, all tasks together",
+    "flagged_with_unseen": "share flagged in tasks with an unseen class; mean over tasks",
+    "flagged_without_unseen": "share flagged in tasks without an unseen class; mean over tasks",
+    "task_auroc": "how well the shares flagged separate tasks with an unseen class from tasks without one",
+    "calibration_error": "expected calibration error of scores that are probabilities, all tasks together",
     "id_accuracy": "accuracy on vertices of known classes; mean over tasks",
     "seconds_detector": "seconds to observe, fit and decide; shared computations count for the first detector",
     "seconds_training": "seconds of training, with backtest and auxiliary model if the detector requires them",
@@ -77,13 +96,6 @@ _OF_TASKS["unseen"] = "unseen_share"
 
 
 # --- candidates ------------------------------------------------------------------------------------------------------
-
-ABLATIONS = (*SIGNALS, "counts", "propagation", "levels", "alignment", "back-test", "limit", "replay")
-"""Parts that ``auto-without-…`` leaves out: one score; the higher weight of the auxiliary model; propagation over
-similar vertices; levels estimated from several slices, or their alignment; the threshold calibrated on past slices
-(instead, one in five known vertices is above it); the limit on the flagged share; or the replay before the first task.
-"""
-_WITHOUT = "auto-without-"
 
 
 @dataclass(frozen=True)
@@ -101,11 +113,6 @@ class Candidate:
     name: str
     detector: Detector
     trained_with: Detector = field(default_factory=Softmax)
-
-    @property
-    def can_be_used(self) -> bool:
-        """Whether ``--detector`` takes the name; ablations of ``auto`` exist only in comparisons."""
-        return not self.name.startswith(_WITHOUT)
 
     @property
     def settings(self) -> str:
@@ -128,32 +135,10 @@ def candidates(names: str = COMPARED_DETECTORS) -> tuple[Candidate, ...]:
 
 
 def candidate(name: str) -> Candidate:
-    """Return the candidate for ``auto-without-`` and one of `ABLATIONS`, or for a name that `build_detector` reads."""
-    if name.startswith(_WITHOUT):
-        return Candidate(name, _ablation(name.removeprefix(_WITHOUT)))
+    """Return the candidate for a name that `build_detector` reads."""
     detector = build_detector(name)
-    is_post_hoc = isinstance(detector, PostHoc | AutoDetector)
-    return Candidate(name, detector, Softmax() if is_post_hoc else type(detector)())
-
-
-class _WithoutReplay(PostHoc):
-    replay: ClassVar[int] = 0
-
-
-def _ablation(part: str) -> Detector:
-    if part not in ABLATIONS:
-        near = get_close_matches(part, ABLATIONS, n=1)
-        meant = f" (did you mean {near[0]!r}?)" if near else ""
-        raise InputError(f"auto has no part {part!r}{meant}", fix=f"choose from {', '.join(ABLATIONS)}")
-    signals = Average(average_signals().scores) if part == "counts" else average_signals(part)
-    score = signals if part == "propagation" else Propagated(signals)
-    threshold = {
-        "levels": BackTest(level=1),
-        "alignment": BackTest(level=0),
-        "back-test": BackTest(weight=1e12),
-        "limit": BackTest(most=1),
-    }.get(part, AutoDetector().made_of.threshold)
-    return (_WithoutReplay if part == "replay" else PostHoc)(score, threshold)
+    is_softmax = isinstance(detector, Softmax) and type(detector).loss is Softmax.loss
+    return Candidate(name, detector, Softmax() if is_softmax else type(detector)())
 
 
 # --- results ---------------------------------------------------------------------------------------------------------
@@ -288,7 +273,7 @@ OnCompared = Callable[[CompareState], object]
 
 
 @dataclass(frozen=True)
-class _Job:
+class Job:
     """One training and all detectors that use it."""
 
     path: str
@@ -358,13 +343,18 @@ def compare(
     for one in candidates:
         by_loss.setdefault(one.trained_with, []).append(one)
     todo = [
-        _Job(path, replace(configuration, detector=loss), seed, tuple(served), out)
+        Job(path, replace(configuration, detector=loss), seed, tuple(served), out)
         for path in named.values()
         for seed in seeds
         for loss, served in by_loss.items()
     ]
     found, errors = _run_all(todo, out, jobs, on_done)
     return Comparison(named, tuple(candidates), seeds, configuration, tuple(found), tuple(errors))
+
+
+def recorded_job(path: str, configuration: Configuration, seed: int, out: Path) -> Job:
+    """Return the job of a training, without candidates."""
+    return Job(path, configuration, seed, (), out)
 
 
 def _by_name(paths: Sequence[str]) -> dict[str, str]:
@@ -377,7 +367,7 @@ def _by_name(paths: Sequence[str]) -> dict[str, str]:
 
 
 def _run_all(
-    todo: Sequence[_Job], out: Path, jobs: int, on_done: OnCompared | None
+    todo: Sequence[Job], out: Path, jobs: int, on_done: OnCompared | None
 ) -> tuple[list[CandidateResult], list[str]]:
     """Run all jobs and store the results of each when it finishes; return results and errors."""
     report = on_done or (lambda _: None)
@@ -387,7 +377,7 @@ def _run_all(
     report(CompareState(len(todo)))
     with executor_for(None, jobs) as pool:
 
-        def submit(job: _Job) -> Future[list[CandidateResult] | str]:
+        def submit(job: Job) -> Future[list[CandidateResult] | str]:
             state = CompareState(len(todo), done, tuple(errors), str(job))
             return pool.submit(_work, job, _on_task(report, state) if jobs == 1 else None)
 
@@ -397,7 +387,7 @@ def _run_all(
                     errors.append(f"{job}: {results}")
                     log.warning("%s", errors[-1])
                 else:
-                    _store(out, results)
+                    store_results(out, results)
                     found += results
                 done += 1
                 report(CompareState(len(todo), done, tuple(errors), str(job)))
@@ -412,15 +402,15 @@ def _on_task(report: OnCompared, state: CompareState) -> OnTask:
     return on_task
 
 
-def _work(job: _Job, on_task: OnTask | None = None) -> list[CandidateResult] | str:
+def _work(job: Job, on_task: OnTask | None = None) -> list[CandidateResult] | str:
     """Record a training and replay all its detectors; returns an error as its message, which can be pickled."""
     try:
-        return _results(job, on_task)
+        return results_of(job, on_task)
     except EvergraphError as error:
         return str(error)
 
 
-def _results(job: _Job, on_task: OnTask | None) -> list[CandidateResult]:
+def results_of(job: Job, on_task: OnTask | None = None) -> list[CandidateResult]:
     graph, graph_fingerprint = graph_of(job.path)
     with threads_each(1):
         recording = record(job.configuration, graph, job.seed, job.folder, on_progress=on_task)
@@ -479,11 +469,23 @@ def _metrics(
         "fpr95": fpr_at_95(score, unseen),
         "oracle_mcc": oracle_mcc(score, unseen),
         "seconds_detector": sum(one.seconds for one in decided),
+        "calibration_error": calibration_error(score, unseen),
+        **_flagged_by_births(np.stack([results.by_task(name)[0] for name in ("flagged", "unseen_share")], 1)),
     }
     return metrics | {name: float(results.per_seed(column)[0]) for name, column in _OF_TASKS.items()}, tuple(tasks)
 
 
-def _store(out: Path, results: Sequence[CandidateResult]) -> None:
+def _flagged_by_births(tasks: NDArray[np.float64]) -> dict[str, float]:
+    """Compare tasks with and without an unseen class by the share that was flagged; columns: flagged and unseen."""
+    flagged, births = tasks[:, 0], tasks[:, 1] > 0
+    return {
+        "flagged_with_unseen": float(flagged[births].mean()) if births.any() else math.nan,
+        "flagged_without_unseen": float(flagged[~births].mean()) if not births.all() else math.nan,
+        "task_auroc": auroc(flagged, births),
+    }
+
+
+def store_results(out: Path, results: Sequence[CandidateResult]) -> None:
     """Add lines to the results of earlier commands; lines of the same detectors and trainings are replaced."""
     path = out / RESULTS
     with disk_errors(path, "the results could not be written"), only_one(out / f".{RESULTS}.lock"):

@@ -23,6 +23,7 @@ __all__ = [
     "accuracy",
     "aupr",
     "auroc",
+    "calibration_error",
     "evaluate",
     "forward_transfer",
     "fpr_at_95",
@@ -212,6 +213,25 @@ def fpr_at_95(score: ArrayLike, positive: ArrayLike) -> float:
         return math.nan
     enough = 20 * tp >= 19 * positives  # 95 %, without rounding
     return float(fp[np.argmax(enough)] / negatives)
+
+
+def calibration_error(probability: ArrayLike, unseen: ArrayLike, bins: int = 10) -> float:
+    """Expected calibration error: how far the mean probability of a bin is from its share of unseen vertices.
+
+    Bins have equally many vertices, so that rare high probabilities get bins of their own. NaN if a score is not
+    between 0 and 1, or without vertices.
+
+    Examples
+    --------
+    >>> round(calibration_error([0.1, 0.1, 0.9, 0.9], [False, False, True, False], bins=2), 2)
+    0.25
+    """
+    p, truth = np.asarray(probability, np.float64), _mask(unseen)
+    _check_aligned(p, truth)
+    if not len(p) or p.min() < 0 or p.max() > 1:
+        return math.nan
+    parts = np.array_split(np.argsort(p, kind="stable"), min(bins, len(p)))
+    return float(sum(len(part) * abs(p[part].mean() - truth[part].mean()) for part in parts) / len(p))
 
 
 def oracle_mcc(score: ArrayLike, positive: ArrayLike) -> float:

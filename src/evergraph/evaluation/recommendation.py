@@ -60,7 +60,7 @@ def recommend(comparison: Comparison) -> Recommendation | None:
             return None
         if summary["unseen"]["mean"] == 0:
             return Recommendation(_NONE, "No vertex of these tasks is of an unseen class: there is nothing to detect.")
-        if one.can_be_used and one.name != _NONE:
+        if one.name != _NONE:
             values = (np.array(summary[name]["per_seed"], np.float64) for name in ("mcc", "false_alarm_rate"))
             measured.append(_Measured(one, *values))
     if not measured:

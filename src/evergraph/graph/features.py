@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 import numpy as np
@@ -142,6 +143,13 @@ class SparseFeatures:
     def width(self) -> int:
         """Number of columns."""
         return len(self.columns)
+
+    @cached_property
+    def name_ranks(self) -> NDArray[np.int32]:
+        """Rank of each column by its name. The order of two columns does not depend on the others."""
+        ranks = np.empty(self.width, np.int32)
+        ranks[np.argsort(np.array(list(self.columns), object))] = np.arange(self.width, dtype=np.int32)
+        return ranks
 
     @property
     def matrix(self) -> sparse.csr_array:

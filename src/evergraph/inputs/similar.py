@@ -14,6 +14,7 @@ __all__ = ["nearest_by_vectors", "nearest_by_words", "reduced", "unit", "weighte
 
 _WIDTH = 64  # columns of reduced vectors
 _SPARE, _ROUNDS = 10, 3  # extra columns and power iterations of the randomised decomposition
+_DECOMPOSED = 5_000  # rows whose singular vectors are computed, the last ones
 _BLOCK = 80_000_000  # bytes of similarities in memory at a time
 _TIE = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-9}  # similarities that differ by less may be equal
 
@@ -41,12 +42,14 @@ def weighted(words: sparse.csr_array, texts: NDArray[np.integer], total: int) ->
 def reduced(matrix: sparse.csr_array, width: int = _WIDTH) -> Vectors:
     """Reduce rows to short vectors with nearly the same angles: a truncated singular value decomposition.
 
-    The random draw is always the same. Source: Halko, Martinsson and Tropp, Finding Structure with Randomness, SIAM
-    Review 2011.
+    The random draw is always the same. Of many rows, only the last 5,000 are decomposed, and all are projected onto
+    their singular vectors. Source: Halko, Martinsson and Tropp, Finding Structure with Randomness, SIAM Review 2011.
     """
     rows, columns = matrix.shape
     if columns <= width:
         return matrix.toarray()
+    if rows > _DECOMPOSED:
+        return np.ascontiguousarray(matrix @ _singular_vectors(sparse.csr_array(matrix[-_DECOMPOSED:]), width))
     sample = np.random.default_rng(0).standard_normal((columns, min(width + _SPARE, rows, columns)), matrix.dtype)
     # One thread: these decompositions are many small steps, at each of which OpenBLAS's threads wait actively for each
     # other. With two threads they take over ten times as long, and the last bits differ.
@@ -60,6 +63,28 @@ def reduced(matrix: sparse.csr_array, width: int = _WIDTH) -> Vectors:
         short = matrix.T @ basis
         turn, squares, _ = np.linalg.svd(short.T @ short)
         return np.ascontiguousarray((basis @ turn)[:, :width] * np.sqrt(squares[:width]))
+
+
+def _singular_vectors(matrix: sparse.csr_array, width: int) -> Vectors:
+    """The leading right singular vectors, one per column."""
+    columns = matrix.shape[1]
+    sample = np.random.default_rng(0).standard_normal((columns, min(width + _SPARE, columns)), matrix.dtype)
+    with threadpool_limits(1, "blas"):
+        basis = matrix @ sample
+        for _ in range(_ROUNDS - 1):
+            basis = matrix @ (matrix.T @ _orthonormal(basis))
+        short = matrix.T @ _orthonormal(basis)
+        turn, squares, _ = np.linalg.svd(short.T @ short)
+        lengths = np.sqrt(np.maximum(squares[:width], 1e-12)).astype(matrix.dtype)
+        return np.asarray((short @ turn)[:, :width] / lengths)
+
+
+def _orthonormal(basis: Vectors) -> Vectors:
+    """Orthonormal columns that span the same space, by products of small matrices: several times as fast as QR."""
+    squares, vectors = np.linalg.eigh((basis.T @ basis).astype(np.float64))
+    there = squares > 1e-6 * squares[-1]
+    scaled = np.where(there, vectors / np.sqrt(np.where(there, squares, 1)), 0)
+    return np.asarray(basis @ scaled.astype(basis.dtype))
 
 
 def unit(vectors: NDArray[np.floating]) -> Vectors:

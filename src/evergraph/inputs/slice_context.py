@@ -92,13 +92,11 @@ class SliceContext:
         if features is None:
             return sparse.csr_array((len(self.window), 0), dtype=np.float32)
         matrix = features.rows(self.window.rows).matrix
-        used, places = np.unique(matrix.indices, return_inverse=True)
         # By name: the numbers of columns depend on everything the graph contains, including its future.
-        order = np.argsort(np.array(list(features.columns.take(used)), object))
-        row_of = np.empty(len(used), np.int32)
-        row_of[order] = np.arange(len(used), dtype=np.int32)
+        used, places = np.unique(features.name_ranks[matrix.indices], return_inverse=True)
         ones = np.ones(len(matrix.indices), np.float32)
-        words = sparse.csr_array((ones, row_of[places.ravel()], matrix.indptr.copy()), (len(self.window), len(used)))
+        entries = (ones, places.ravel().astype(np.int32), matrix.indptr.copy())
+        words = sparse.csr_array(entries, (len(self.window), len(used)))
         words.sort_indices()
         return words
 

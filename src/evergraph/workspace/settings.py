@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["change_settings", "check_keep", "choose_history", "current_settings", "decides_with", "in_words", "tag"]
 
-_AT_ONCE = {"threshold", "alpha", "most"}
+_AT_ONCE = {"threshold", "alpha", "objective"}
 """Settings of a detector that only decisions depend on, neither the training nor the detector's state."""
 _NONE = {"name": "none"}  # format 1 wrote null instead
 _TAG = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")

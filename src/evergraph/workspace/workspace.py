@@ -513,7 +513,8 @@ class Workspace:
 
         A new model, new inputs, or a detector that needs another training take effect with the next update, which
         trains from new random weights; until then predictions use the current ones. If only ``threshold``, ``alpha``
-        or ``most`` of the detector changes, the next prediction uses it. Raises `NothingToDoError` if nothing changes.
+        or ``objective`` of the detector changes, the next prediction uses it. Raises `NothingToDoError` if nothing
+        changes.
 
         Parameters
         ----------

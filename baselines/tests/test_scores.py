@@ -16,31 +16,24 @@ from torch import Tensor
 
 from evergraph import EvolvingGraph, InputError, LifelongLearner, names, tasks
 from evergraph.datasets import synthetic
-from evergraph.detect import AutoDetector, Outputs, PostHoc, check_detector
-from evergraph.detect.auto import SIGNALS
+from evergraph.detect import Outputs, PostHoc, check_detector
 from evergraph.detect.base import PAST, State
-from evergraph.detect.scores import (
-    MSP,
-    Average,
-    ClassLikelihood,
-    Energy,
-    ExcessWords,
-    KnownDistance,
-    NewWords,
-    Propagated,
-    Relative,
-    Score,
-    SliceDensity,
-    WordGrowth,
-    inner_state,
-    outer_state,
-)
+from evergraph.detect.scores import MSP, Energy, Relative, Score
 from evergraph.detect.thresholds import BackTest, Conformal
 from evergraph.inputs.slice_context import SliceContext
 from evergraph.learning.task import Task
 from evergraph.nn import GraphSAGE
+from evergraph_baselines.average import SIGNALS, Average, AverageDetector, Propagated
+from evergraph_baselines.scores import (
+    ClassLikelihood,
+    ExcessWords,
+    KnownDistance,
+    NewWords,
+    SliceDensity,
+    WordGrowth,
+)
 
-SCORES = {name: names.load("score", name) for name in names.SCORES}
+SCORES = {name: names.load("score", name) for name in names.known("score")}
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -509,18 +502,6 @@ def test_scores_of_scores_are_values() -> None:
 # --- states within states --------------------------------------------------------------------------------------------
 
 
-def test_states_have_names_that_tell_whose_they_are() -> None:
-    state = {"mean": torch.ones(1), "past.mean": torch.zeros(2)}
-    twice = outer_state(outer_state(state, "1"), "score")
-    assert set(twice) == {"score/1/mean", "past.score/1/mean"}
-    back = inner_state(
-        inner_state({**twice, "score/10/mean": torch.ones(3), "past.scores": torch.ones(4)}, "score"), "1"
-    )
-    assert back.keys() == state.keys()
-    assert all(back[name] is state[name] for name in state)
-    assert inner_state(twice, "1") == {}
-
-
 @pytest.mark.parametrize("restart", ["warm", "cold", "hybrid"])
 def test_levels_survive_restarts_however_deep_they_are(restart: Any) -> None:
     graph = synthetic(vertices=360, times=9, classes=4, new_classes=2, words=120, words_per_vertex=5, seed=2)
@@ -549,6 +530,19 @@ def test_levels_survive_restarts_however_deep_they_are(restart: Any) -> None:
 # --- as detectors ----------------------------------------------------------------------------------------------------
 
 
+def test_every_score_is_registered() -> None:
+    of_words = ["new_words", "word_growth", "excess_words", "class_likelihood"]
+    of_neighbours = ["known_distance", "slice_density"]
+    assert [type(score) for score in OF_GRAPHS] == [SCORES[name] for name in (*of_words, *of_neighbours)]
+    assert list(SCORES) == ["msp", "energy", *sorted(["auxiliary", *of_words, *of_neighbours])]
+    assert [name for name, kind in SCORES.items() if kind.reads_outputs] == ["msp", "energy", "auxiliary"]
+
+
+@pytest.mark.parametrize("name", [name for name in SCORES if name not in names.SCORES])
+def test_every_score_makes_a_detector(name: str) -> None:
+    check_detector(PostHoc(SCORES[name](), BackTest()))
+
+
 @pytest.mark.parametrize(
     "wrap", [Relative, Propagated, lambda score: Average((score,))], ids=["Relative", "Propagated", "Average"]
 )
@@ -560,8 +554,8 @@ def test_every_score_of_a_score_makes_a_detector(name: str, wrap: Callable[[Scor
 @pytest.mark.parametrize(
     "detector",
     [
-        AutoDetector(),
-        AutoDetector(most=1.0),
+        AverageDetector(),
+        AverageDetector(most=1.0),
         PostHoc(Propagated(Average(tuple(SIGNALS.values()))), Conformal()),
         PostHoc(Average(tuple(kind() for kind in SCORES.values())), BackTest()),
         PostHoc(Propagated(Relative(Energy())), Conformal()),
