@@ -1,4 +1,4 @@
-"""A comparison with the detectors auto and average on dblp-easy."""
+"""What the detector auto costs beside the training, in one process with one thread."""
 
 from __future__ import annotations
 
@@ -8,34 +8,42 @@ from pathlib import Path
 from benchmarks.bench_run import convert
 from benchmarks.measure import DATA, measure
 
-STEPS = 20
+GRAPHS = ("sympy-files", "ansible-modules", "airflow-providers", "julia-packages", "metasploit-modules", "sage-files")
+GRAPHS += ("galaxy-tools", "home-assistant-platforms", "mathlib4-imports", "web-features", "iso-standards", "macports")
+GRAPHS += ("camel-components", "go-commits", "zephyr-commits", "tate-artworks")
 
 
-def compared(path: str, out: str, detector: str) -> dict[str, float]:
-    """Return MCC and AUROC of the detector for seed 0."""
-    from evergraph.evaluation.comparison import candidate, compare
+def decided(path: str, out: str) -> dict[str, float]:
+    """Return the seconds of training and of the detector with all defaults, for seed 0."""
+    import torch
+
+    from evergraph.detect import AutoDetector, Softmax
     from evergraph.evaluation.configuration import Configuration
-    from evergraph.nn import GraphSAGE
+    from evergraph.evaluation.processes import graph_of
+    from evergraph.evaluation.replay import record, replay
 
-    settings = Configuration(GraphSAGE(), history=3, steps=STEPS, inputs="words")
-    found = compare([path], [candidate(detector)], settings, out=out)
-    return {name: found.outcomes[0].metrics[name] for name in ("mcc", "auroc")}
+    torch.set_num_threads(1)
+    graph, _ = graph_of(path)
+    detector = AutoDetector()
+    recording = record(Configuration(detector=Softmax()), graph, 0, out)
+    tasks = replay(recording, graph, detector)
+    return {"training": recording.training_seconds(detector), "detector": sum(task.seconds for task in tasks)}
 
 
 def run() -> list[tuple[str, str, str, str]]:
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        measure(convert, DATA / "dblp-easy", f"{folder}/graph", repeat=1, warm=False)
-        for turn, detector in enumerate(("auto", "average") * 2):  # in turn: the speed of a shared machine varies
-            out = str(Path(folder, str(turn)))
-            measured = measure(compared, f"{folder}/graph", out, detector, repeat=1, warm=False)
-            result = ", ".join(f"{name} {value:.4f}" for name, value in measured.result.items())
-            rows.append((detector, f"{measured.best:.0f} s", f"{measured.processor:.0f} s", result))
+        for name in GRAPHS:
+            graph = str(Path(folder, name))
+            measure(convert, DATA / "evolving" / name, graph, repeat=1, warm=False)
+            found = measure(decided, graph, f"{graph}-recorded", repeat=1, warm=False).result
+            share = f"{found['detector'] / found['training']:.0%}"
+            rows.append((name, f"{found['training']:.1f} s", f"{found['detector']:.1f} s", share))
     return rows
 
 
-TITLE = f"A comparison with one detector on dblp-easy, {STEPS} steps a task"
-COLUMNS = ("detector", "time", "of all cores", "result")
+TITLE = "The detector auto: seconds of training, seconds to observe and decide, and their ratio"
+COLUMNS = ("graph", "training", "detector", "ratio")
 
 if __name__ == "__main__":
     for line in [COLUMNS, *run()]:

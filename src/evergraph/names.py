@@ -69,7 +69,6 @@ SCORES = {
     "energy": "evergraph.detect.scores:Energy",
 }
 """Scores, also with the prefix ``relative-`` (`Relative`)."""
-OUTPUT_SCORES = SCORES
 THRESHOLDS = {
     "fixed": "evergraph.detect.thresholds:Fixed",
     "conformal": "evergraph.detect.thresholds:Conformal",

@@ -189,7 +189,7 @@ def test_the_next_command_after_import_run_and_review_succeeds(
         ["run", f"./{name} g", "--model", "mlp", "--steps", 1, "--history", 1, "--out", f"{name} run"],
         ["compare", "--detectors", "none,gdoc", "--steps", 1, "--history", 1, "--jobs", 1, "--", f"{name} g"],
         ["inspect", "--", f"{name} g"],
-        ["ws", "init", f"./{name} ws", *given, "--model", "mlp", "--steps", 1, "--history", 1, "--threshold", 0.9],
+        ["ws", "init", f"./{name} ws", *given, "--model", "mlp", "--steps", 1, "--history", 1, "--detector", "gdoc:0.9"],
     ]
     for step in steps:
         code, out, err = command(*step)

@@ -106,7 +106,12 @@ def test_json_has_what_scripts_need(folder, command):
         assert found[name]["mean"] == pytest.approx(sum(found[name]["per_seed"]) / 2)
     assert found["seeds"] == [0, 1]
     assert found["configuration"]["model"] == {"name": "sage", "hidden": 4, "layers": 2, "dropout": 0.5}
-    assert found["configuration"]["detector"] == {"name": "gdoc", "threshold": 0.75, "alpha": None}
+    assert found["configuration"]["detector"] == {
+        "name": "auto",
+        "version": 4,
+        "objective": "mcc",
+        "prior": None,
+    }
     assert (found["configuration"]["history"], found["configuration"]["first"]) == (1, 3)
     assert [task["time"] for task in found["tasks"]] == TIMES
     assert {"accuracy", "mcc", "unseen", "seconds", "history", "lr", "loss", "known_classes"} <= set(found["tasks"][0])
@@ -272,9 +277,12 @@ def test_processes_do_not_change_what_is_printed(folder, command):
         (["--hops", "2"], "the model sage has no setting 'hops'"),
         (["--model", "sgc", "--layers", "2"], "sgc has: hops"),
         (["--model", "most-frequent", "--hidden", "4"], "most-frequent has no settings"),
-        (["--threshold", "1.5"], "a number from 0 to 1"),
+        (["--detector", "gdoc", "--threshold", "1.5"], "a number from 0 to 1"),
+        (["--threshold", "0.5"], "the detector auto has no setting 'threshold'. Leave it out; auto has: objective"),
         (["--detector", "none", "--threshold", "0.5"], "none has no settings"),
-        (["--alpha", "0"], "alpha"),
+        (["--detector", "gdoc", "--alpha", "0"], "alpha"),
+        (["--objective", "f1"], "the objective is 'f1'. Choose from mcc, open-f1, budget:N, false-alarms:RATE"),
+        (["--detector", "gdoc", "--objective", "mcc"], "the detector gdoc has no setting 'objective'"),
         (["--lr", "0"], "above 0"),
         (["--lr", "inf"], "lr is inf"),
         (["--weight-decay", "-1"], "Set it to a number from 0 up"),

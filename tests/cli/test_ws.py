@@ -32,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 NAMES = {"id": "paper", "time": "year", "label": "venue", "text": "title", "source": "citing", "target": "cited"}
 COLUMNS = [part for option, column in NAMES.items() for part in (f"--{option}", column)]
-TRAINING = ["--steps", "15", "--history", "2", "--hidden", "8", "--threshold", "0.5"]
+TRAINING = ["--steps", "15", "--history", "2", "--hidden", "8", "--detector", "gdoc", "--threshold", "0.5"]
 FIRST = 2010
 
 
@@ -535,7 +535,7 @@ def test_files_with_other_columns_than_at_first_can_be_read(command, data, made,
 def test_a_file_of_review_has_all_and_the_terminal_twenty(command, data, tmp_path):
     rows = [{**row, "title": f"new word{place}"} for place, row in enumerate(rows_of(data / "2014.csv"))]
     files = ("--vertices", data / "past.csv", "--edges", data / "past-cites.csv")
-    ws, options = tmp_path / "ws", ("--steps", 1, "--history", 1, "--hidden", 2, "--threshold", 0.99)
+    ws, options = tmp_path / "ws", ("--steps", 1, "--history", 1, "--hidden", 2, "--detector", "gdoc:0.99")
     assert command("ws", "init", ws, *files, *COLUMNS, *options)[0] == 0
     assert command("ws", "add", ws, "--vertices", write(tmp_path / "new.csv", rows))[0] == 0
     assert command("ws", "predict", ws, "--quiet")[0] == 0

@@ -77,14 +77,27 @@ def test_what_changes_is_shown_with_what_it_means_and_the_next_command(command, 
 
 
 def test_a_model_that_is_not_trained_yet_is_shown_as_such(command, ws):
-    found = told(command, "set", ws, "--hidden", "4", "--detector", "auto", "--most", "0.1")
+    found = told(command, "set", ws, "--hidden", "4", "--detector", "auto", "--objective", "budget:5")
     assert found["settings"]["model"]["hidden"] == 4
-    assert found["settings"]["detector"]["most"] == 0.1
+    assert found["settings"]["detector"]["objective"] == "budget:5"
     assert "trains a new model from random weights, because the model and the detector changed" in found["what"]
     assert told(command, "set", ws)["pending"] == ["model", "detector"]
     assert "model sage (hidden 4, layers 2, dropout 0.5), from the next update on" in printed(command, "set", ws)
     assert told(command, "update", ws)["restart"] == "cold"
     assert told(command, "set", ws)["pending"] == []
+
+
+def test_an_objective_is_set_and_applies_at_once(command, tmp_path):
+    EvolvingGraph.build(*to_tables(GRAPH, last=4)).save(tmp_path / "graph")
+    given = ("--graph", tmp_path / "graph", "--history", "1", "--steps", "2", "--hidden", "4")
+    told(command, "init", tmp_path / "ws", *given, "--objective", "false-alarms:0.2")
+    assert "detector auto (objective false-alarms:0.2)" in printed(command, "set", tmp_path / "ws")
+    Workspace(tmp_path / "ws").add(*to_tables(GRAPH, 5, labels=False), drop_dangling=True)
+    out = printed(command, "set", tmp_path / "ws", "--objective", "budget:7")
+    assert "- detector: auto (objective false-alarms:0.2) -> auto (objective budget:7)" in out
+    assert "- the detector applies from the next predict on" in out
+    assert told(command, "set", tmp_path / "ws")["pending"] == []
+    assert sum(row["class"] == "unseen" for row in told(command, "predict", tmp_path / "ws")["decisions"]) == 7
 
 
 def test_inputs_that_are_not_read_yet_are_shown_as_such(command, ws):
@@ -111,7 +124,7 @@ def test_what_is_set_already_changes_nothing_and_succeeds(command, ws):
         (["set", "--history", "0"], "--history is '0'"),
         (["set", "--inputs", "words,"], "there is no input ''"),
         (["set", "--inputs", "encoder"], "the inputs include encoder, but the graph has only words"),
-        (["set", "--most", "0.1"], "the detector gdoc has no setting 'most'"),
+        (["set", "--objective", "mcc"], "the detector gdoc has no setting 'objective'"),
         (["set", "--detector", "none", "--threshold", "1"], "the detector none has no setting 'threshold'"),
         (["tag", "--delete"], "--delete is given without a name"),
         (["tag", "--version", "2"], "--version is given without a name"),

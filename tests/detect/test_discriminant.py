@@ -6,6 +6,8 @@ import json
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import load, save
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from evergraph.detect import discriminant as module
@@ -131,6 +133,16 @@ def test_a_record_is_saved_and_refuses_other_shapes() -> None:
         SignalRecord.from_arrays({**record.arrays(), "known": np.zeros(3)})
     with pytest.raises(KeyError):
         SignalRecord.from_arrays({"known": record.known})
+
+
+def test_a_record_without_slices_is_saved_too() -> None:
+    """Tensors that share memory cannot be saved as safetensors."""
+    values = RNG.normal(size=(3, WIDTH))
+    nobody = np.zeros(3, bool)
+    for record in (SignalRecord.start(), SignalRecord.start().grown(values, values, nobody, nobody, values[:, 0])):
+        data = save({name: torch.from_numpy(value) for name, value in record.arrays().items()})
+        again = SignalRecord.from_arrays({name: value.numpy() for name, value in load(data).items()})
+        assert all(np.array_equal(value, again.arrays()[name]) for name, value in record.arrays().items())
 
 
 def test_probabilities_are_strictly_between_0_and_1() -> None:

@@ -21,7 +21,7 @@ import torch
 
 from evergraph import EvergraphError, EvolvingGraph, InputError
 from evergraph.datasets import synthetic
-from evergraph.detect import DOC, GDOC
+from evergraph.detect import DOC, GDOC, AutoDetector
 from evergraph.evaluation.configuration import Configuration
 from evergraph.evaluation.results import TaskRow
 from evergraph.evaluation.run import run
@@ -91,7 +91,7 @@ def test_a_run_is_what_a_learner_does_task_by_task():
     from evergraph import evaluate, tasks
 
     result = run(SMALL, GRAPH, [3])
-    learner = LifelongLearner(GraphSAGE(hidden=4), GDOC(), steps=2, lr=0.05, seed=3)
+    learner = LifelongLearner(GraphSAGE(hidden=4), AutoDetector(), steps=2, lr=0.05, seed=3)
     for row, task in zip(result.rows[3], tasks(GRAPH, 1, first=3), strict=True):
         known = learner.classes_
         scores = evaluate(task, learner.adapt(task).predict(task))
@@ -115,7 +115,9 @@ def test_golden_mini_run():
     from evergraph.evaluation.results import NUMERICS_VERSION
 
     assert NUMERICS_VERSION == 1
-    first, second = run(Configuration(history=3, steps=20, first=4, inputs="words"), GRAPH, [0]).rows[0]
+    first, second = run(
+        Configuration(detector=GDOC(), history=3, steps=20, first=4, inputs="words"), GRAPH, [0]
+    ).rows[0]
     assert (first.lr, first.loss, second.loss) == pytest.approx((0.005, 0.5585332513, 0.3480895758), rel=1e-4)
     assert first.scores.accuracy == pytest.approx(47 / 66, rel=1e-4)
     assert first.scores.auroc == pytest.approx(0.97375, rel=1e-4)
@@ -166,7 +168,7 @@ def test_a_frame_has_a_row_for_each_seed_and_task():
     assert set(frame["model.name"]) == {found.configuration["model"]["name"]}
     assert frame.groupby("seed")["accuracy"].mean().tolist() == pytest.approx(found.summary()["accuracy"]["per_seed"])
     assert frame["mcc"].tolist() == [row.scores.confusion.mcc for rows in found.rows.values() for row in rows]
-    assert {"seconds", "unseen", "new_classes", "detector.threshold"} <= {*frame.columns}
+    assert {"seconds", "unseen", "new_classes", "detector.objective"} <= {*frame.columns}
     assert not any(isinstance(value, list | dict) for value in frame.iloc[0])
 
 
@@ -611,16 +613,18 @@ def test_more_seeds_later(tmp_path, undisturbed):
         ({"model": MLP(8)}, "model is sage there and mlp here"),
         ({"detector": GDOC(0.5)}, "detector.threshold is 0.75 there and 0.5 here"),
         ({"detector": GDOC(alpha=3.0)}, "detector.alpha is not set there and 3.0 here"),
+        ({"detector": AutoDetector()}, "detector is gdoc there and auto here"),
         ({"history": "auto"}, "history is 1 there and auto here"),
         ({"first": None}, "first is 3 there and not set here"),
         ({"lr": None, "text": "global"}, "lr is 0.05 there and not set here, text is past there and global here"),
     ],
 )
 def test_a_folder_of_another_configuration_is_refused(tmp_path, change, told):
-    run(SMALL, GRAPH, [0], out=tmp_path)
+    small = dataclasses.replace(SMALL, detector=GDOC())
+    run(small, GRAPH, [0], out=tmp_path)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     with pytest.raises(InputError, match=re.escape(f"{told}. Choose another folder (--out), or")):
-        run(dataclasses.replace(SMALL, **change), GRAPH, [0], out=tmp_path)
+        run(dataclasses.replace(small, **change), GRAPH, [0], out=tmp_path)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 

@@ -339,12 +339,13 @@ def _learner(detector: str = "gdoc") -> Any:
 def _learner_sample(folder: Path) -> None:
     _learner("gdoc:threshold=0.5,alpha=3").save(folder / "doc")
     _learner("relative-energy").save(folder / "energy")
+    _learner("auto").save(folder / "auto")
 
 
 def _read_learner(folder: Path) -> Any:
     from evergraph.learning.learner import LifelongLearner
 
-    return [LifelongLearner.load(folder / name) for name in ("doc", "energy")]
+    return [LifelongLearner.load(folder / name) for name in ("doc", "energy", "auto")]
 
 
 def _use_learner(learners: Any) -> None:
@@ -511,7 +512,12 @@ def _use_recording(recording: Any) -> None:
 # --- configuration strings -------------------------------------------------------------------------------------------
 
 STRINGS = {
-    "detector": ("gdoc:threshold=0.5,alpha=3", "relative-energy/budget:50", "auto:most=0.2", "energy/conformal:0.1"),
+    "detector": (
+        "gdoc:threshold=0.5,alpha=3",
+        "relative-energy/budget:50",
+        "auto:objective=false-alarms:0.05",
+        "energy/conformal:0.1",
+    ),
     "detectors": ("none, gdoc:threshold=0.5,alpha=3, energy,none",),
     "model": ("saint:hidden=8,dropout=0.5", "sgc:hops=3", "mlp:layers=1"),
     "history": ("auto", "full", "12"),

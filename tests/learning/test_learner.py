@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from evergraph import EvergraphError, EvolvingGraph, InputError, LifelongLearner, Task, evaluate, tasks
 from evergraph.datasets import synthetic
-from evergraph.detect import DOC, GDOC, Softmax
+from evergraph.detect import DOC, GDOC, AutoDetector, Softmax
 from evergraph.evaluation.configuration import Configuration
 from evergraph.graph.classes import UNSEEN
 from evergraph.graph.features import Features, Numbers
@@ -647,7 +647,7 @@ def test_samples_without_labels_are_passed_over() -> None:
 
 
 def test_a_learner_has_the_default_detector_unless_another_is_given() -> None:
-    assert LifelongLearner().detector_.detector == GDOC(0.75)
+    assert LifelongLearner().detector_.detector == AutoDetector()
     assert LifelongLearner(detector=Softmax()).detector_.detector == Softmax()
 
 

@@ -13,6 +13,10 @@ from scipy.stats import binomtest
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import confusion_matrix, matthews_corrcoef
 
+from evergraph import LifelongLearner, tasks
+from evergraph.datasets import synthetic
+from evergraph.detect import AutoDetector
+from evergraph.names import described
 from evergraph.report.content import (
     Calibration,
     ConfusionTable,
@@ -94,10 +98,24 @@ def test_the_threshold_is_that_of_the_detector() -> None:
         ({"name": "doc", "threshold": 0.5, "alpha": 3.0}, "Threshold: vertices with a higher score", 0.0),
         ({"name": "none"}, "Threshold: vertices with a lower probability", None),
         ({"name": "Mine"}, "Threshold: vertices with a higher score", None),
+        ({"name": "auto", "version": 3, "most": 0.3}, "Threshold: vertices with a higher score", 0.0),
+        (described(AutoDetector("open-f1")), "Threshold: vertices with a higher score", None),
+        (described(AutoDetector("budget:10")), "Threshold: vertices with a higher score", None),
     ):
         found = is_a(threshold_of(detector, p, 0.5 - p, unseen), ThresholdCurve)
         assert found.axis.startswith(axis)
         assert found.in_force == in_force
+
+
+def test_the_threshold_of_auto_separates_what_it_flags() -> None:
+    learner = LifelongLearner(detector=AutoDetector(), steps=20)
+    graph = synthetic(vertices=600, times=6, classes=4, new_classes=1, seed=1)
+    decided = [learner.adapt(task).predict(task) for task in tasks(graph, history=3)]
+    score, flagged = (np.concatenate([getattr(one, name) for one in decided]) for name in ("score", "flagged"))
+    curve = is_a(threshold_of(described(AutoDetector()), 1 - score, score, np.arange(len(score)) % 2 == 0), ThresholdCurve)
+    assert curve.in_force is not None
+    assert 0 < flagged.sum() < len(flagged)
+    assert np.array_equal(flagged, score >= curve.in_force)
 
 
 @given(st.integers(1, 1000), st.floats(0, 1))

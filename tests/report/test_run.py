@@ -21,7 +21,7 @@ from evergraph.datasets import synthetic
 from evergraph.detect import DOC, GDOC
 from evergraph.errors import EvergraphError, InputError
 from evergraph.evaluation.configuration import Configuration
-from evergraph.evaluation.metrics import forward_transfer
+from evergraph.evaluation.metrics import Confusion, forward_transfer
 from evergraph.evaluation.results import TaskRow, inputs_read
 from evergraph.evaluation.run import Run, run
 from evergraph.evaluation.run_folder import RunFolder, read_decisions
@@ -293,6 +293,30 @@ def test_the_command_does_the_same_again(made: tuple[Path, Run], command: Any, t
     assert json.loads(out)["accuracy"] == made[1].summary()["accuracy"]
     described = Configuration(GAT()).described(GRAPH.axis)
     assert command_of(described, "g", [0]) is None  # its heads have no option
+
+
+def test_a_report_of_the_default_detector(tmp_path: Path, command: Any) -> None:
+    GRAPH.save(tmp_path / "g")
+    default = Configuration(GraphSAGE(hidden=8), history=1, steps=25, lr=0.05, first=3)
+    result = run(default, GRAPH, [0], out=tmp_path / "r", name=str(tmp_path / "g"))
+    content = run_content(tmp_path / "r")
+    assert "detector auto" in content.summary
+    told = dict(content.details)["command"]
+    assert "--detector auto --objective mcc" in told
+    code, out, _ = command(*told.split()[1:], "--json")
+    assert code == 0
+    assert json.loads(out)["configuration"] == result.configuration
+    assert json.loads(out)["mcc"] == result.summary()["mcc"]
+    # The MCC of the threshold in use is that of the flags.
+    curve = is_a(content.threshold, ThresholdCurve)
+    assert curve.in_force is not None
+    counts = sum((row.scores.confusion for row in result.rows[0]), Confusion())
+    assert counts.tp
+    assert curve.mcc[curve.thresholds.index(curve.in_force)] == pytest.approx(counts.mcc)
+    # Another version of the detector, or another prior, would flag by other rules.
+    described = default.described(GRAPH.axis)
+    for other in ({"version": 3}, {"prior": "Prior"}):
+        assert command_of(described | {"detector": described["detector"] | other}, "g", [0]) is None
 
 
 def test_a_detector_with_a_threshold_for_each_class(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 import typer
 
 from evergraph.errors import EvergraphError, InputError
-from evergraph.names import DATASETS, OUTPUT_SCORES, known
+from evergraph.names import DATASETS, DETECTORS, ENCODERS, MODELS, SCORES, THRESHOLDS, known
 from evergraph.presentation.text import command_line, visible, visible_json
 
 if TYPE_CHECKING:
@@ -76,14 +76,14 @@ SEEDS_HELP = "Seeds, one run for each: 0-4, or 0,2,5, or 3."
 Seeds = Annotated[str, option("seeds", "SEEDS", SEEDS_HELP)]
 
 # Models and detectors
-MODEL_HELP = f"Model: {', '.join(known('model'))}. Settings may follow, as in sgc:hops=3."
+MODEL_HELP = f"Model: {', '.join(MODELS)}. Settings may follow, as in sgc:hops=3."
 SCORES_HELP = (
-    f"a score: {', '.join(known('score'))}. {_and(OUTPUT_SCORES)} may have the prefix relative-, as in "
-    f"relative-energy. A score may be followed by / and a threshold ({_and(known('threshold'), 'or')}), as in "
-    "energy/conformal. Settings may follow, as in gdoc:0.5 or gdoc:threshold=0.5,alpha=3. The page Configuration "
-    "of the documentation explains all of them."
+    f"a score: {_and(SCORES, 'or')}, also with the prefix relative-, as in relative-energy, or one of an installed "
+    f"plug-in. A score may be followed by / and a threshold ({_and(THRESHOLDS, 'or')}), as in energy/conformal. Settings "
+    "may follow, as in auto:budget:50 or gdoc:threshold=0.5,alpha=3. The page Configuration of the documentation "
+    "explains all of them."
 )
-DETECTOR_HELP = f"Detector of unseen classes: {', '.join(known('detector'))}, or {SCORES_HELP}"
+DETECTOR_HELP = f"Detector of unseen classes: {', '.join(DETECTORS)}, or {SCORES_HELP}"
 THRESHOLD_HELP = (
     "Only for doc and gdoc: flag a vertex if the probability of every known class is below X. Default: 0.75 for gdoc, "
     "0.5 for doc."
@@ -112,7 +112,7 @@ ObjectiveOption = Annotated[str | None, option("objective", "OBJECTIVE", OBJECTI
 Steps = Annotated[int, option("steps", "N", "Training steps per task.", min=1)]
 LR_HELP = (
     "Learning rate. Default: the paper's value, 0.0005 to 0.05, which depends on model, detector, restart and history. "
-    "With the other defaults: 0.001 (warm), 0.005 (cold)."
+    "With the other defaults: 0.005."
 )
 LearningRate = Annotated[float | None, option("lr", "X", LR_HELP)]
 RestartOption = Annotated[
@@ -140,7 +140,7 @@ CATEGORIES_HELP = "Vertices: columns of categories; names or patterns. Each valu
 TEXT_HELP = "Vertices: column of the text. Default: 'text', if there is one; '' for none."
 EDGE_TIME_HELP = "Edges: column of their time. Default: 'time', if there is one; '' for none."
 ENCODER_HELP = (
-    f"Text encoder, whose vectors the vertices get: {', '.join(known('encoder'))}, or the folder of a model. The page "
+    f"Text encoder, whose vectors the vertices get: {', '.join(ENCODERS)}, or the folder of a model. The page "
     "Encode text of the documentation says what each needs."
 )
 ENCODER = option("encoder", "NAME|FOLDER", ENCODER_HELP, autocompletion=_like("encoder"))

@@ -39,16 +39,15 @@ from evergraph.cli.common import (
     set_up_logging,
 )
 from evergraph.errors import EvergraphError, InputError, os_error
-from evergraph.names import COMPARED_DETECTORS, DATASETS, DEFAULT_MODEL, known
+from evergraph.names import COMPARED_DETECTORS, DATASETS, DEFAULT_MODEL, DETECTORS
 from evergraph.presentation.text import command_line, counted, visible
-from evergraph.storage.decoding import parse_json
 
 if TYPE_CHECKING:
     from evergraph.evaluation.comparison import CompareState, Comparison
 
 EXAMPLE = "Example: evergraph compare metamath --detectors none,gdoc:0.75,energy,auto --seeds 0-2 --out compared"
 
-_DETECTORS = f"Comma-separated detectors: {', '.join(known('detector'))}, or {SCORES_HELP}"
+_DETECTORS = f"Comma-separated detectors: {', '.join(DETECTORS)}, or {SCORES_HELP}"
 
 
 def compare(
@@ -167,6 +166,8 @@ def compare(
 
 def _families(path: Path) -> dict[str, str]:
     """Read the family of each graph from a JSON file."""
+    from evergraph.storage.decoding import parse_json
+
     fix = 'write graph names and families, as in {"dblp-easy": "dblp"}'
     try:
         found = parse_json(path.read_bytes())

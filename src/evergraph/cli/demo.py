@@ -45,7 +45,7 @@ _RUN = """\
 
 3. Prediction, year by year
 Each year, the model trains on the last {years} and predicts the classes of the
-theorems of the next year. The detector gdoc flags theorems of unseen classes."""
+theorems of the next year. The detector auto flags theorems of unseen classes."""
 _INPUTS = """\
 
 The model reads: {read}. What does it gain from more than words?"""

@@ -22,7 +22,7 @@ __all__ = ["app"]
 @app.command(
     "set",
     short_help="Show or change the settings.",
-    epilog="Example: evergraph ws set ws --history 3 --threshold 0.5",
+    epilog="Example: evergraph ws set ws --history 3 --objective budget:50",
 )
 def change_settings(
     ws: Folder,

@@ -143,8 +143,9 @@ class SignalRecord:
     def start(cls) -> SignalRecord:
         """Return a record without slices."""
         width = len(NAMES)
-        vector, matrix, none = np.zeros(width), np.zeros((width, width)), np.zeros(1)
-        return cls(np.zeros(2), vector, vector, none, vector, matrix, vector, matrix, vector, none, np.zeros(0))
+        vector, matrix, none = (width,), (width, width), (1,)
+        shapes = ((2,), vector, vector, none, vector, matrix, vector, matrix, vector, none, (0,))
+        return cls(*map(np.zeros, shapes))  # each its own memory: safetensors refuses shared memory
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array]) -> SignalRecord:

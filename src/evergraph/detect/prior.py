@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from evergraph.detect.base import UNKNOWN, UNLABELLED, PastGraph
 from evergraph.detect.discriminant import Prior, SignalRecord, discriminant, standardised
 from evergraph.detect.signals import slice_signals
+from evergraph.errors import InputError
 
 __all__ = ["TracedGraph", "fit_prior", "traced"]
 
@@ -103,8 +104,12 @@ def traced(graph: PastGraph) -> TracedGraph:
 
 def fit_prior(graphs: Sequence[TracedGraph]) -> Prior:
     """Return the prior that these graphs teach."""
-    families = sorted({graph.family for graph in graphs})
     usable = [graph for graph in graphs if graph.slices and graph.unseen.any()]
+    families = sorted({graph.family for graph in usable})
+    if len(families) < 2:
+        raise InputError(
+            f"the graphs with unseen classes are of {len(families)} families", fix="add graphs of other families"
+        )
     outside = {}
     for family in families:
         weights, means = _fitted(usable, {family})
@@ -135,10 +140,10 @@ def _fitted(graphs: Sequence[TracedGraph], without: Collection[str]) -> tuple[Ar
     """
     used = [graph for graph in graphs if graph.family not in without]
     own = {graph.name: graph.mean for graph in used}
-    means = {
-        family: np.mean([own[graph.name] for graph in used if graph.family != family], axis=0)
-        for family in ["", *sorted({graph.family for graph in used})]
-    }
+    means = {}
+    for family in ["", *sorted({graph.family for graph in used})]:
+        others = [own[graph.name] for graph in used if graph.family != family]
+        means[family] = np.mean(others or list(own.values()), axis=0)  # a single family has no others
     scores = np.concatenate([graph.scores(means[graph.family]) for graph in used])
     unseen = np.concatenate([graph.unseen for graph in used])
     weights = np.concatenate([graph.weights for graph in used]) / len(used)

@@ -53,7 +53,7 @@ class LifelongLearner:
         A model of `evergraph.nn`, or a ``torch.nn.Module`` that takes ``(x, edge_index)`` and returns hidden vectors;
         GraphSAGE by default.
     detector
-        A detector of `evergraph.detect`; gDOC by default. `Softmax` flags no vertex.
+        A detector of `evergraph.detect`; `AutoDetector` by default. `Softmax` flags no vertex.
     restart
         ``"warm"`` starts from the previous weights, with new random rows for new classes and words. ``"cold"`` starts
         from new random weights. ``"hybrid"`` is cold if a class is new and warm otherwise. ``"once"`` trains on the

@@ -210,7 +210,8 @@ class Decisions:
     flagged
         Whether each vertex is flagged as unseen.
     score
-        The detector's score: the higher, the more likely unseen. Comparable within a task only.
+        The detector's score: the higher, the more likely unseen. That of `AutoDetector` is the probability that the
+        class is unseen; other scores are comparable within a task only.
     probability
         Probability of the most likely known class, provided that the class is known at all: it can be high for a
         flagged vertex. It counts the classes of older neighbours, if they are read; detectors do not.

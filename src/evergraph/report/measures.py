@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from evergraph.evaluation.metrics import over_seeds
 from evergraph.graph.classes import UNSEEN
+from evergraph.names import described
 from evergraph.report.content import Band, Calibration, CalibrationBin, ConfusionTable, Missing, ThresholdCurve
 
 OTHER = "other classes"
@@ -178,9 +179,21 @@ def threshold_of(
         if detector.get("threshold") is not None:
             probability = detector["threshold"] - score  # the model's own, without the classes of older neighbours
         return threshold_curve_of(probability, unseen, on="probability", in_force=detector.get("threshold"))
-    return threshold_curve_of(
-        score, unseen, on="score", in_force=0.0 if ours or detector.get("name") == "auto" else None
-    )
+    return threshold_curve_of(score, unseen, on="score", in_force=0.0 if ours else _in_force(detector))
+
+
+def _in_force(detector: Mapping[str, Any]) -> float | None:
+    """Return the threshold of the scores of `AutoDetector`; None if there is no single one, or for another detector."""
+    if detector.get("name") != "auto":
+        return None
+    if "objective" not in detector:  # version 3 or older, whose scores are relative to a threshold
+        return 0.0
+    from evergraph.detect import AutoDetector
+    from evergraph.detect.discriminant import probability_of, shipped_prior
+
+    if detector != described(AutoDetector("mcc")):  # other objectives choose a threshold for each slice
+        return None
+    return float(probability_of(np.array(shipped_prior().threshold)))
 
 
 def _flagged_at(cuts: NDArray[np.float64], values: NDArray[np.float64], on: str) -> NDArray[np.float64]:

@@ -17,7 +17,7 @@ from evergraph.evaluation.metrics import Confusion, forward_transfer, or_none, o
 from evergraph.evaluation.results import Results, TaskRow, histories, inputs_read
 from evergraph.evaluation.run_folder import DecisionTable, StoredRun, decisions_file, read_decisions, read_run
 from evergraph.graph.classes import UNSEEN
-from evergraph.names import DETECTORS, MODELS
+from evergraph.names import DETECTORS, MODELS, load
 from evergraph.report.content import (
     Band,
     FlaggedVertex,
@@ -51,7 +51,7 @@ _OPTIONS = {"model.name": "--model", "detector.name": "--detector"} | {
     f"{part}{name}": f"--{name.replace('_', '-')}"
     for part, names in (
         ("model.", ("hidden", "layers", "dropout", "hops")),
-        ("detector.", ("threshold", "alpha", "most")),
+        ("detector.", ("threshold", "alpha", "objective")),
         ("", (name for name in TRAINING_SETTINGS if name != "model")),
     )
     for name in names
@@ -155,8 +155,11 @@ def command_of(settings: Mapping[str, Any], graph: str, seeds: Sequence[int]) ->
     "evergraph run 'my graph' --model sgc --hops 2 --detector none --steps 30 --seeds 0,1,2,5"
     """
     given = flat(settings)
+    version, prior = (given.pop(f"detector.{name}", None) for name in ("version", "prior"))
     if given.keys() - _OPTIONS or given.get("model.name") not in MODELS or given.get("detector.name") not in DETECTORS:
         return None
+    if prior is not None or (version is not None and load("detector", given["detector.name"]).version != version):
+        return None  # the command would flag by something else
     words = [word for name, value in given.items() if value is not None for word in (_OPTIONS[name], str(value))]
     return shlex.join(["evergraph", "run", graph, *words, "--seeds", ",".join(map(str, seeds))])
 
