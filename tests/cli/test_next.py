@@ -183,21 +183,21 @@ def test_the_next_command_after_import_run_and_review_succeeds(
         write(tmp_path / f"{what}.csv", table.column_names, zip(*table.to_pydict().values(), strict=True))
         for what, table in (("v", vertices), ("e", edges))
     ]
-    given = ["--vertices", files[0], "--edges", files[1]]
+    given, quick = ["--vertices", files[0], "--edges", files[1]], ["--model", "mlp", "--steps", 1, "--history", 1]
     steps = [
         ["import", "tables", *given, "--out", f"{name} g"],
-        ["run", f"./{name} g", "--model", "mlp", "--steps", 1, "--history", 1, "--out", f"{name} run"],
+        ["run", f"./{name} g", *quick, "--out", f"{name} run"],
         ["compare", "--detectors", "none,gdoc", "--steps", 1, "--history", 1, "--jobs", 1, "--", f"{name} g"],
         ["inspect", "--", f"{name} g"],
-        ["ws", "init", f"./{name} ws", *given, "--model", "mlp", "--steps", 1, "--history", 1, "--detector", "gdoc:0.9"],
+        ["ws", "init", f"./{name} ws", *given, *quick, "--detector", "gdoc", "--threshold", 0.9],
     ]
     for step in steps:
         code, out, err = command(*step)
         assert code == 0, err
         words = following(out)
         if "FILE" not in words:
-            quick = ["--steps", 1, "--jobs", 1] if words[0] == "run" else []  # the last option of a name counts
-            code, _, err = command(*words, *quick)
+            short = ["--steps", 1, "--jobs", 1] if words[0] == "run" else []  # the last option of a name counts
+            code, _, err = command(*words, *short)
             assert code == 0, (words, err)
     new = write(
         tmp_path / "new.csv", ["id", "time", "label", "text"], [(f"n{row}", 4, "", "words") for row in range(9)]

@@ -115,9 +115,8 @@ def test_golden_mini_run():
     from evergraph.evaluation.results import NUMERICS_VERSION
 
     assert NUMERICS_VERSION == 1
-    first, second = run(
-        Configuration(detector=GDOC(), history=3, steps=20, first=4, inputs="words"), GRAPH, [0]
-    ).rows[0]
+    configuration = Configuration(detector=GDOC(), history=3, steps=20, first=4, inputs="words")
+    first, second = run(configuration, GRAPH, [0]).rows[0]
     assert (first.lr, first.loss, second.loss) == pytest.approx((0.005, 0.5585332513, 0.3480895758), rel=1e-4)
     assert first.scores.accuracy == pytest.approx(47 / 66, rel=1e-4)
     assert first.scores.auroc == pytest.approx(0.97375, rel=1e-4)

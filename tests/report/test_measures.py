@@ -112,7 +112,9 @@ def test_the_threshold_of_auto_separates_what_it_flags() -> None:
     graph = synthetic(vertices=600, times=6, classes=4, new_classes=1, seed=1)
     decided = [learner.adapt(task).predict(task) for task in tasks(graph, history=3)]
     score, flagged = (np.concatenate([getattr(one, name) for one in decided]) for name in ("score", "flagged"))
-    curve = is_a(threshold_of(described(AutoDetector()), 1 - score, score, np.arange(len(score)) % 2 == 0), ThresholdCurve)
+    curve = is_a(
+        threshold_of(described(AutoDetector()), 1 - score, score, np.arange(len(score)) % 2 == 0), ThresholdCurve
+    )
     assert curve.in_force is not None
     assert 0 < flagged.sum() < len(flagged)
     assert np.array_equal(flagged, score >= curve.in_force)

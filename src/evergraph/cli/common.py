@@ -79,9 +79,9 @@ Seeds = Annotated[str, option("seeds", "SEEDS", SEEDS_HELP)]
 MODEL_HELP = f"Model: {', '.join(MODELS)}. Settings may follow, as in sgc:hops=3."
 SCORES_HELP = (
     f"a score: {_and(SCORES, 'or')}, also with the prefix relative-, as in relative-energy, or one of an installed "
-    f"plug-in. A score may be followed by / and a threshold ({_and(THRESHOLDS, 'or')}), as in energy/conformal. Settings "
-    "may follow, as in auto:budget:50 or gdoc:threshold=0.5,alpha=3. The page Configuration of the documentation "
-    "explains all of them."
+    f"plug-in. A score may be followed by / and a threshold ({_and(THRESHOLDS, 'or')}), as in energy/conformal. "
+    "Settings may follow, as in auto:budget:50 or gdoc:threshold=0.5,alpha=3. The page Configuration of the "
+    "documentation explains all of them."
 )
 DETECTOR_HELP = f"Detector of unseen classes: {', '.join(DETECTORS)}, or {SCORES_HELP}"
 THRESHOLD_HELP = (

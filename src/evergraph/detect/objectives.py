@@ -120,7 +120,7 @@ def _most_likely(probability: Array, number: int) -> NDArray[np.bool_]:
 def expected_open_f1(probability: Array, classes: Array, births: float) -> Array:
     """Return the expected Open-F1 if the 0, 1, 2, ... vertices that are most likely unseen are flagged.
 
-    Expected counts stand for the counts in F1. If the slice has no unseen class, a single flagged vertex adds a class
+    F1 is computed with expected counts. If the slice has no unseen class, a single flagged vertex adds a class
     with an F1 of 0, which costs about as much as one known class contributes.
 
     Examples

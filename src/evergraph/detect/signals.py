@@ -203,7 +203,7 @@ _kept: WeakKeyDictionary[SliceContext, SliceSignals] = WeakKeyDictionary()
 
 
 def _model(logits: NDArray[np.float64], hidden: Hidden) -> Values:
-    """The usual scores of logits. Without its class's logit, a vertex looks as if the class were hidden."""
+    """The usual scores of logits. A hidden class is one whose logit is left out."""
     x = _without(logits, hidden)
     largest = np.partition(x, -2, axis=1)[:, -2:] if x.shape[1] > 1 else np.repeat(x, 2, axis=1)
     powers = np.exp(x - largest[:, 1:])
@@ -303,7 +303,7 @@ class _Nearest:
         }
 
     def _closest(self, chosen: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """Mean cosine to the five closest of some; the last of the list stands for those that are not on it."""
+        """Mean cosine to the five closest of some; those that are not on the list count as the last one on it."""
         cosines = np.where(chosen, self.cosines, self.cosines[:, -1:])
         return np.asarray(-np.sort(-cosines, axis=1)[:, :_CLOSE].mean(1))
 
