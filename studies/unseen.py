@@ -213,7 +213,8 @@ def _summary(found: Mapping[tuple[str, str], Mapping[str, float]], graphs: Seque
     for name in names:
         cells = [_over([found[graph, name][column] for graph in graphs]) for column in COLUMNS]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    lines += ["", "| graphs | number | MCC of auto | times gdoc, better threshold | times average |", "|---|---|---|---|---|"]
+    heads = ("graphs", "number", "MCC of auto", f"times {BETTER}", "times average")
+    lines += ["", "| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     for group, chosen in _groups(found, graphs).items():
         mcc = np.mean([found[graph, "auto"]["mcc"] for graph in chosen])
         cells = [ratio(found, chosen, other) for other in (BETTER, "average")]

@@ -26,6 +26,7 @@ from evergraph.detect.objectives import Objective
 from evergraph.detect.signals import slice_signals
 from evergraph.detect.softmax import Softmax
 from evergraph.errors import InputError
+from evergraph.inputs.slice_context import SliceContext
 
 __all__ = ["AutoDetector"]
 
@@ -86,7 +87,7 @@ class AutoDetector(Softmax):
             return state
         record, columns = _record(state), targets.cpu().numpy()
         signals = slice_signals(outputs.context, _logits(outputs))
-        score = self._probability(signals.values(), record)
+        score = self._probability(outputs, outputs.context, record)
         known, unseen = columns >= 0, columns == UNKNOWN
         record = record.grown(signals.values(), signals.hidden_values(columns), known, unseen, score)
         arrays = {PAST + name: torch.from_numpy(value) for name, value in record.arrays().items()}
@@ -96,7 +97,7 @@ class AutoDetector(Softmax):
         if outputs.context is None or not len(outputs):
             return super().decide(outputs, state)
         record, prior = _record(state), self._prior
-        probability = self._probability(slice_signals(outputs.context, _logits(outputs)).values(), record)
+        probability = self._probability(outputs, outputs.context, record)
         yes, no = prior.births
         births = (record.slices[1] + yes) / (record.slices[0] + yes + no)
         flagged = Objective.parse(self.objective).flags(
@@ -119,9 +120,16 @@ class AutoDetector(Softmax):
     def _prior(self) -> Prior:
         return shipped_prior() if self.prior is None else self.prior
 
-    def _probability(self, values: NDArray[np.float64], record: SignalRecord) -> NDArray[np.float64]:
-        scores = discriminant(standardised(values, record), record, self._prior.unseen)
-        return probability_of(log_odds(scores, self._prior))
+    def _probability(self, outputs: Outputs, context: SliceContext, record: SignalRecord) -> NDArray[np.float64]:
+        values = slice_signals(context, _logits(outputs)).values()
+        odds = log_odds(discriminant(standardised(values, record), record, self._prior.unseen), self._prior)
+        # A class whose first labels are in this slice, as after a review, has no past that signals could read.
+        task = context.task
+        labelled = {task.graph.class_names[code] for code in np.unique(task.released[task.released >= 0])}
+        first = np.array([name not in labelled for name in context.classes])
+        if first.any() and not first.all():
+            odds = np.where(first[outputs.best_logits.argmax(1).cpu().numpy()], -np.inf, odds)
+        return probability_of(odds)
 
 
 def _logits(outputs: Outputs) -> NDArray[np.floating]:

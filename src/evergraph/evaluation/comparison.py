@@ -175,8 +175,9 @@ class CandidateResult:
 class Comparison:
     """Results of a comparison.
 
-    ``graphs`` has the paths of the graphs by name, ``errors`` the messages of trainings that failed. The detector of
-    the configuration is ignored.
+    ``graphs`` has the paths of the graphs by name, ``errors`` the messages of trainings that failed. ``left_out`` is
+    whether detectors that learn from other graphs were fitted without the graph's family (`leave_one_out`). The
+    detector of the configuration is ignored.
     """
 
     graphs: Mapping[str, str]
@@ -185,6 +186,7 @@ class Comparison:
     configuration: Configuration
     outcomes: tuple[CandidateResult, ...]
     errors: tuple[str, ...] = ()
+    left_out: bool = False
 
     def of(self, graph: str, detector: str) -> list[CandidateResult]:
         """Return the results of a detector on a graph in the order of the seeds."""

@@ -130,4 +130,4 @@ def leave_one_out(
                 found = results_of(replace(recorded_job(path, trained, seed, Path(out)), candidates=learnt))
                 store_results(Path(out), found)
                 outcomes += found
-    return replace(compared, candidates=tuple(candidates), outcomes=tuple(outcomes))
+    return replace(compared, candidates=tuple(candidates), outcomes=tuple(outcomes), left_out=True)

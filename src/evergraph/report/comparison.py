@@ -80,10 +80,13 @@ def _best(means: Sequence[float | None], sign: int) -> float | None:
 
 def _note(comparison: Comparison) -> str:
     settings, usual = comparison.configuration, type(comparison.configuration)()
-    options = "".join(
-        f" --{name.replace('_', '-')} {getattr(settings, name)}"
-        for name in ("inputs", "history", "first", "restart", "steps", "lr", "label_rate", "label_latency", "mode")
-        if getattr(settings, name) != getattr(usual, name)
+    options = (
+        "".join(
+            f" --{name.replace('_', '-')} {getattr(settings, name)}"
+            for name in ("inputs", "history", "first", "restart", "steps", "lr", "label_rate", "label_latency", "mode")
+            if getattr(settings, name) != getattr(usual, name)
+        )
+        + " --leave-one-out" * comparison.left_out
     )
     data = ", ".join(f"{name} {graph_of(path)[1][:8]}" for name, path in comparison.graphs.items())
     detectors = ",".join(one.name for one in comparison.candidates)
