@@ -246,7 +246,7 @@ def review_groups(graph: EvolvingGraph, flagged: Flagged) -> list[ReviewGroup]:
     of_time: dict[int, list[int]] = defaultdict(list)
     for _, place in flagged:
         of_time[int(graph.times[place])].append(place)
-    best = {row["id"]: row["best"] for row, _ in flagged}
+    best = {str(graph.ids[place]): row["best"] for row, place in flagged}
     found: list[tuple[int, Group, tuple[tuple[str, ...], ...], tuple[str | None, ...]]] = []
     for time in sorted(of_time, reverse=True):
         context = SliceContext(Task(graph, time, None), classes=())
