@@ -4,17 +4,23 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test test-all sanity mutations lint bench docs clean
+.PHONY: demo serve test test-all sanity mutations lint bench docs clean
 
 demo: $(VENV)/.run
 	$(BIN)/evergraph demo --out demo
+
+# The first time, the demo makes the workspace.
+serve: $(VENV)/.serve
+	test -e demo/ws || $(BIN)/evergraph demo --out demo
+	$(BIN)/evergraph serve demo/ws
 
 # Two processes with one thread each, because more threads than cores are slower. Bytecode is kept whatever the
 # environment says: without it, every process that a test starts would compile the package again.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2
 
+# Browser tests are skipped if no browser is installed.
 test: $(VENV)/.dev
-	$(PYTEST)
+	$(PYTEST) -m 'not (slow or packaging or sanity)'
 
 test-all: $(VENV)/.dev
 	$(PYTEST) -m 'not sanity' --hypothesis-profile=thorough
@@ -51,8 +57,12 @@ $(VENV)/.run: pyproject.toml paper/pyproject.toml baselines/pyproject.toml const
 	$(PIP) --editable . --editable ./paper --editable ./baselines
 	touch $@
 
+$(VENV)/.serve: $(VENV)/.run
+	$(PIP) --editable '.[serve]'
+	touch $@
+
 $(VENV)/.dev: $(VENV)/.run
-	$(PIP) --editable '.[pyg,networkx,text,dev]'
+	$(PIP) --editable '.[pyg,networkx,text,serve,dev]'
 	touch $@
 
 $(VENV)/.docs: $(VENV)/.run

@@ -1,4 +1,4 @@
-"""Insert 40 faults into the code, one at a time, and check that the tests fail: ``make mutations``.
+"""Insert 42 faults into the code, one at a time, and check that the tests fail: ``make mutations``.
 
 Each fault in ``tests/mutations/faults.toml`` replaces text in one file of a temporary copy. The listed test files run
 until the first failure. A fault that survives them is tried once with the whole suite. Results are written to
@@ -33,7 +33,7 @@ MOST = 900  # seconds for the listed files; a fault that makes tests hang counts
 
 
 def read_faults() -> list[dict[str, Any]]:
-    """Read all faults, each with ``id``, ``package``, ``meaning``, ``before`` and ``after``."""
+    """Read all faults: ``id``, ``package``, ``meaning``, ``after`` and, if the code is that old, ``before``."""
     return tomllib.loads((FOLDER / "faults.toml").read_text(encoding="utf-8"))["fault"]
 
 

@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from evergraph import analysis, datasets, detect, nn
     from evergraph.analysis import describe, drift, first_task, tdiff
+    from evergraph.client import Client
     from evergraph.datasets import load
     from evergraph.errors import EvergraphError, InputError
     from evergraph.evaluation import metrics
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _HOME = {
     "UNSEEN": "evergraph.graph.classes",
     "ClassRegistry": "evergraph.graph.classes",
+    "Client": "evergraph.client",
     "Decisions": "evergraph.learning.task",
     "EvergraphError": "evergraph.errors",
     "EvolvingGraph": "evergraph.graph",
@@ -47,6 +49,7 @@ _PACKAGES = ("analysis", "datasets", "detect", "nn")
 __all__ = [
     "UNSEEN",
     "ClassRegistry",
+    "Client",
     "Decisions",
     "EvergraphError",
     "EvolvingGraph",

@@ -19,6 +19,7 @@ __all__ = [
     "InputError",
     "NothingToDoError",
     "Origin",
+    "StaleError",
     "StorageError",
     "os_error",
 ]
@@ -133,6 +134,13 @@ class BusyError(EvergraphError):
 
     exit_code = 3
     kind = "busy"
+
+
+class StaleError(EvergraphError):
+    """A change that is based on an older version of a workspace than the current one. Nothing was changed."""
+
+    exit_code = 3
+    kind = "stale"
 
 
 class StorageError(EvergraphError):

@@ -238,7 +238,7 @@ def test_an_update_that_would_gain_nothing_is_left_out_and_not_asked_for_again(c
     from evergraph.workspace.update import RestartChoice
 
     command("ws", "label", waiting, "--labels", data / "2014-labels.csv")
-    monkeypatch.setattr(update, "choose_restart", lambda *_, **__: RestartChoice("skip", "no gain beyond chance"))
+    monkeypatch.setattr(update, "prepare_backtest", lambda *_: RestartChoice("skip", "no gain beyond chance"))
     code, out, _ = command("ws", "update", waiting)
     assert code == 0
     assert "skipped, model 1 is kept: no gain beyond chance" in out

@@ -15,6 +15,7 @@ from evergraph.detect.discriminant import (
     FILE,
     Prior,
     SignalRecord,
+    contributions,
     discriminant,
     log_odds,
     probability_of,
@@ -189,3 +190,17 @@ def test_a_damaged_prior_is_refused() -> None:
 def test_log_odds_are_a_weighted_sum() -> None:
     prior = Prior(np.zeros(WIDTH), np.array([2.0, 3.0, -1.0]), 0.0, (1.0, 1.0), ())
     assert log_odds(np.array([[1.0, 2.0], [0.0, 0.0]]), prior).tolist() == [7.0, -1.0]
+
+
+def test_contributions_of_signals_add_up_to_the_log_odds() -> None:
+    generator, width = np.random.default_rng(5), len(NAMES)
+    record, prior = SignalRecord.start(), shipped_prior()
+    for _ in range(3):
+        values = generator.normal(size=(40, width))
+        unseen = np.arange(40) < 5
+        record = record.grown(values, values + 0.3, ~unseen, unseen, generator.random(40))
+    new = standardised(generator.normal(size=(7, width)), record)
+    odds = log_odds(discriminant(new, record, prior.unseen), prior)
+    rest = odds - contributions(new, record, prior).sum(1)
+    np.testing.assert_allclose(rest, rest[0])
+    assert np.ptp(odds) > 0.1

@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import io
+import os
 import re
 import shlex
 import shutil
@@ -53,7 +54,7 @@ def run_python(block, page, names):
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(block, page.name, "exec"), names)
-    promised = re.findall(r"^print\(.*?\)\s+# (\{.*?\}|[^:\n]+)", block, re.MULTILINE)
+    promised = re.findall(r"^ *print\(.*?\)\s+# (\{.*?\}|[^:\n]+)", block, re.MULTILINE)
     assert printed.getvalue().splitlines() == promised
 
 
@@ -72,6 +73,8 @@ def run_command(given, command):
             assert (ROOT / path).is_dir(), given
         case ["python", path, *_]:
             assert (ROOT / path).is_file(), given  # examples have tests of their own
+        case ["evergraph", "serve", *_]:
+            pass  # it runs until it is stopped: see test_requests_of_a_guide_run
         case ["evergraph", *words]:
             if words[0] in ("run", "compare") or words[:2] == ["ws", "init"]:
                 words = [*words, *(() if "--steps" in words else ("--steps", FEW_STEPS))]
@@ -106,6 +109,30 @@ def demo_folder(tmp_path_factory):
     ):
         subprocess.run([path, "ws", *words.split()], cwd=folder.parent, check=True, capture_output=True)
     return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["README.md", "docs/how-to/serve.md"])
+def test_requests_of_a_guide_run(page, tmp_path, monkeypatch, demo_folder):
+    """Blocks of bash and py use the service on the demo; those of bash are one script."""
+    pytest.importorskip("fastapi", reason="the service needs the extra serve")
+    from evergraph.service.auth import create_token
+    from tests.service.serving import serving
+
+    shutil.copytree(demo_folder, tmp_path / "demo")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    with serving(tmp_path / "demo" / "ws") as service:
+        found = [
+            (language, block.replace("http://127.0.0.1:8765", service.url))
+            for language, block in blocks(ROOT / page, "bash|py")
+        ]
+        script = "".join(block for language, block in found if language == "bash").replace("curl ", "curl --fail ")
+        subprocess.run(["bash", "-euo", "pipefail", "-c", script], check=True)
+        monkeypatch.setenv("EVERGRAPH_TOKEN", create_token(Path("demo/ws"), "py", "admin"))
+        for language, block in found:
+            if language == "py":
+                run_python(block, ROOT / page, {})
 
 
 WRITE_SLICES = """
@@ -239,9 +266,12 @@ def test_shared_options_say_the_same_everywhere():
         assert len(texts) == 1, (option, texts)
 
 
-def test_the_reference_of_the_command_line_is_up_to_date():
-    """Else: python scripts/cli_reference.py"""
-    script = ROOT / "scripts" / "cli_reference.py"
+@pytest.mark.parametrize("name", ["cli_reference", "http_reference"])
+def test_the_reference_is_up_to_date(name):
+    """Else: python scripts/cli_reference.py, or http_reference.py"""
+    if name == "http_reference":
+        pytest.importorskip("fastapi", reason="the service needs the extra serve")
+    script = ROOT / "scripts" / f"{name}.py"
     done = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

@@ -23,6 +23,9 @@ HEAVY = [
     "sklearn",
     "typer",
     "rich",
+    "fastapi",
+    "pydantic",
+    "uvicorn",
 ]
 
 
@@ -46,6 +49,7 @@ def loaded_by(statement: str) -> set[str]:
         ),
         ("from evergraph import Task, tasks, Decisions, evaluate, metrics", HEAVY),
         ("import evergraph.analysis.time_differences", ["torch"]),
+        ("from evergraph import Client; Client('http://127.0.0.1:1')", HEAVY),
         ("import evergraph.presentation.style, evergraph.presentation.table", HEAVY),
     ],
 )
@@ -90,7 +94,7 @@ def test_every_public_name_can_be_imported() -> None:
 # it needs only graph and analysis, and inputs need it.
 ORDER = [
     *("errors", "compiled", "names", "storage", "presentation", "graph", "datasets", "analysis", "learning.task"),
-    *("inputs", "nn", "detect", "learning", "evaluation", "workspace", "report", "cli"),
+    *("inputs", "nn", "detect", "learning", "evaluation", "workspace", "client", "report", "service", "cli"),
 ]
 TOP = {"__init__", "__main__"}  # these may import everything
 

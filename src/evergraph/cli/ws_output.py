@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.table import Table
@@ -17,7 +15,7 @@ from evergraph.graph.classes import UNSEEN
 from evergraph.names import inputs_in_words
 from evergraph.presentation.table import Cell, Column, to_rich
 from evergraph.presentation.table import Table as ResultTable
-from evergraph.presentation.text import SAFE_COLUMN, counted, spreadsheet_safe, visible
+from evergraph.presentation.text import counted, csv_text, visible
 from evergraph.workspace.store import recent_versions
 
 if TYPE_CHECKING:
@@ -201,6 +199,7 @@ def show_log(to: Console, entries: Sequence[LogEntry], kept: Sequence[int], roll
     table = _table("version:", "when (UTC)", "command", "what")
     for entry in rows:
         what = f"[{', '.join(entry.tags)}] {entry.what}" if entry.tags else entry.what
+        what = f"{what} (by {entry.who})" if entry.who else what
         _add(table, str(entry.version), entry.when[:16].replace("T", " "), entry.command, what)
     to.print(table)
     recent = recent_versions(kept)[0]
@@ -354,19 +353,7 @@ def write_review(
 
 
 def _write_csv(out: Path, names: Sequence[str], rows: Iterable[Iterable[Any]], raw: bool) -> None:
-    """Write a CSV file without cells that a spreadsheet would run, unless ``raw``.
-
-    If cells were changed, a last column says so, so that `read_ids` restores them.
-    """
-    lines = [list(names), *map(list, rows)]
-    safe = lines if raw else [list(map(spreadsheet_safe, line)) for line in lines]
-    if safe != lines:
-        safe = [[*line, "yes" if number else SAFE_COLUMN] for number, line in enumerate(safe)]
-    text = io.StringIO()
-    # With this line end csv quotes cells with \r too; the file itself has plain line ends.
-    rows_as_text = SimpleNamespace(write=lambda row: text.write(f"{row[:-2]}\n"))
-    csv.writer(rows_as_text, lineterminator="\r\n").writerows(safe)
-    _write(out, text.getvalue().encode())
+    _write(out, csv_text(names, rows, raw=raw).encode())
 
 
 def _write(out: Path, data: bytes) -> None:

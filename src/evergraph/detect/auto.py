@@ -16,6 +16,7 @@ from evergraph.detect.base import PAST, UNKNOWN, Decision, Outputs, PastGraph, R
 from evergraph.detect.discriminant import (
     Prior,
     SignalRecord,
+    contributions,
     discriminant,
     log_odds,
     probability_of,
@@ -115,6 +116,14 @@ class AutoDetector(Softmax):
             )
         device = outputs.logits.device
         return Decision(torch.from_numpy(probability).to(device), torch.from_numpy(flagged).to(device))
+
+    def contributions(self, outputs: Outputs, state: State) -> NDArray[np.float64] | None:
+        """Return how much each signal (`NAMES`) of each vertex adds to the log-odds of an unseen class."""
+        if outputs.context is None or not len(outputs):
+            return None
+        record = _record(state)
+        values = slice_signals(outputs.context, _logits(outputs)).values()
+        return contributions(standardised(values, record), record, self._prior)
 
     @property
     def _prior(self) -> Prior:

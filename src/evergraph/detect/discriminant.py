@@ -238,7 +238,28 @@ def discriminant(values: Array, record: SignalRecord, unseen: Array) -> Array:
     unseen
         Mean of unseen vertices in other graphs.
     """
-    silent = record.spread[1] <= 0 if record.slices[0] else np.zeros(values.shape[1], bool)
+    known, away, direction, deviation = _direction(record, unseen)
+    along = (values - known) @ direction
+    return np.stack([along - away @ direction / 2, along / deviation], 1)
+
+
+def contributions(values: Array, record: SignalRecord, prior: Prior) -> Array:
+    """Return how much each signal of each vertex adds to the log-odds; the rest is the same for all vertices.
+
+    Parameters
+    ----------
+    values
+        Standardised signals.
+    record, prior
+        What past slices, and other graphs, have shown.
+    """
+    known, _, direction, deviation = _direction(record, prior.unseen)
+    return np.asarray((values - known) * direction * (prior.weights[0] + prior.weights[1] / deviation))
+
+
+def _direction(record: SignalRecord, unseen: Array) -> tuple[Array, Array, Array, float]:
+    """Return the mean of known vertices, the way from it to that of unseen ones, the discriminant, and its spread."""
+    silent = record.spread[1] <= 0 if record.slices[0] else np.zeros(len(unseen), bool)
     if record.weight[0] > 0:
         weight = record.weight[0]
         known, hidden = record.known / weight, record.hidden / weight
@@ -254,9 +275,7 @@ def discriminant(values: Array, record: SignalRecord, unseen: Array) -> Array:
     away = np.where(silent, 0, mean - known)
     pooled = pooled + _RIDGE * np.diag(np.diag(pooled)) + 1e-3 * np.eye(len(away))
     direction = np.linalg.solve(pooled, away)
-    along = (values - known) @ direction
-    deviation = np.sqrt(direction @ spread @ direction + 1e-6)
-    return np.stack([along - away @ direction / 2, along / deviation], 1)
+    return known, away, direction, float(np.sqrt(direction @ spread @ direction + 1e-6))
 
 
 def log_odds(scores: Array, prior: Prior) -> Array:

@@ -55,6 +55,39 @@ _CONTEXT = ("degree", "isolated", "slice_neighbours", "slice_share", "similar_ve
 NAMES = (*_RAW, *(f"{name} of similar" for name in _RAW), *_CONTEXT)
 """Names of the columns that `SliceSignals.values` returns."""
 
+MEANINGS = {
+    "msp": "the model is unsure of the most likely class",
+    "entropy": "the model spreads its probability over many classes",
+    "energy": "the model's outputs are low for all classes",
+    "margin": "the two most likely classes are close",
+    "label_mass": "few labels reach the vertex over edges",
+    "label_max": "no single class reaches it over edges",
+    "label_other": "labels of classes that the model does not know reach it over edges",
+    "known_distance": "it is far from the nearest vertices with a label",
+    "slice_excess": "it is closer to its own slice than to older vertices with a label",
+    "slice_density": "its slice is dense around it",
+    "vote_other": "its nearest vertices are of classes that the model does not know",
+    "ridge": "its contents fit no known class (ridge regression)",
+    "ridge_entropy": "its contents fit many classes equally (ridge regression)",
+    "ridge_margin": "its contents fit two classes about equally (ridge regression)",
+    "ridge_other": "its contents fit a class that the model does not know (ridge regression)",
+    "leverage": "its contents are unlike those of older vertices",
+    "class_likelihood": "its words are unlikely in every known class",
+    "likelihood_other": "its words are likely in a class that the model does not know",
+    "new_words": "many of its words are new",
+    "new_shared_words": "it shares new words with its slice",
+    "rarity": "its words were rare before",
+    "growth": "its words have become more frequent",
+    "excess_words": "its words are more frequent in the slice than its likely classes explain",
+    "bayes_factor": "a new class explains the words of its surroundings better than any known class",
+    "degree": "it has many edges",
+    "isolated": "it has no edges",
+    "slice_neighbours": "it has many neighbours in its own slice",
+    "slice_share": "most of its neighbours are in its own slice",
+    "similar_vertices": "many vertices of the slice are similar to it",
+}
+"""What it means if a signal is high."""
+
 
 class PastContext(SliceContext):
     """A slice and the newest 14,000 vertices before it, also those of classes that the model does not know."""

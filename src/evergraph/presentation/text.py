@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 SAFE_COLUMN = "spreadsheet_safe"
@@ -88,3 +91,24 @@ def spreadsheet_safe(cell: Any) -> Any:
 def spreadsheet_original(cell: str | None) -> str | None:
     """Undo `spreadsheet_safe`."""
     return cell[1:] if cell and cell[0] == "'" and _RUN.match(cell) else cell
+
+
+def csv_text(names: Sequence[str], rows: Iterable[Iterable[Any]], *, raw: bool = False) -> str:
+    r"""Return a table as CSV, without cells that a spreadsheet would run unless ``raw``.
+
+    If cells were changed, a last column says so, so that `evergraph.datasets.tables.read_ids` restores them.
+
+    Examples
+    --------
+    >>> csv_text(["id", "n"], [["=a", 1]])
+    "id,n,spreadsheet_safe\n'=a,1,yes\n"
+    """
+    lines = [list(names), *map(list, rows)]
+    safe = lines if raw else [list(map(spreadsheet_safe, line)) for line in lines]
+    if safe != lines:
+        safe = [[*line, "yes" if number else SAFE_COLUMN] for number, line in enumerate(safe)]
+    text = io.StringIO()
+    # With this line end csv quotes cells with \r too; the text itself has plain line ends.
+    rows_as_text = SimpleNamespace(write=lambda row: text.write(f"{row[:-2]}\n"))
+    csv.writer(rows_as_text, lineterminator="\r\n").writerows(safe)
+    return text.getvalue()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import sqlite3
+import time
 import zlib
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -137,7 +138,7 @@ class Records:
 
 
 class Database:
-    """A SQLite file with a schema; each transaction has its own connection.
+    """A SQLite file with a schema; each transaction has its own connection, unless `reuse` is set.
 
     Parameters
     ----------
@@ -155,6 +156,9 @@ class Database:
         newer: Callable[[Path, str], Exception],
     ) -> None:
         self.path, self.schema, self._damaged, self._newer = path, schema, damaged, newer
+        self.reuse = 0.0
+        """Seconds for which a connection serves further reads without new checks of the file."""
+        self._idle: list[tuple[float, sqlite3.Connection]] = []
 
     @property
     def version(self) -> int:
@@ -193,6 +197,10 @@ class Database:
     @contextlib.contextmanager
     def read(self) -> Iterator[Records]:
         """Read one consistent state of all tables, even while other processes commit."""
+        if self.reuse:
+            with self._reused() as connection:
+                yield Records(connection, self.schema, self._error)
+            return
         with self._connected("BEGIN") as connection:
             yield Records(connection, self.schema, self._error)
             connection.execute("ROLLBACK")
@@ -230,8 +238,37 @@ class Database:
             yield connection
 
     @contextlib.contextmanager
-    def _opened(self, begin: str) -> Iterator[sqlite3.Connection]:
-        """Open the file, of any format, and begin a transaction."""
+    def _reused(self) -> Iterator[sqlite3.Connection]:
+        """Begin a transaction on a connection that another read used a moment ago, or else on a new one."""
+        made, connection = 0.0, None
+        with contextlib.suppress(IndexError):
+            made, connection = self._idle.pop()
+        if connection is not None and time.monotonic() - made > self.reuse:
+            connection.close()
+            connection = None
+        with self._sqlite_errors():
+            is_new = connection is None
+            if connection is None:
+                self._check_files()
+                made, connection = time.monotonic(), _connect(self.path, any_thread=True)
+            try:
+                connection.execute("BEGIN")
+                if is_new:
+                    self._check(connection)
+                yield connection
+                connection.execute("ROLLBACK")
+            except BaseException:
+                connection.close()
+                raise
+            self._idle.append((made, connection))
+
+    def close(self) -> None:
+        """Close the connections that wait for further reads."""
+        with contextlib.suppress(IndexError):
+            while True:
+                self._idle.pop()[1].close()
+
+    def _check_files(self) -> None:
         for suffix in ("", *_COMPANIONS):
             path = self.path.with_name(f"{self.path.name}{suffix}")
             refuse_link(path)
@@ -239,6 +276,11 @@ class Database:
                 raise self._damaged(path, "this is a folder, not a file")
         if not self.path.exists():
             raise self._error("the file is missing")
+
+    @contextlib.contextmanager
+    def _opened(self, begin: str) -> Iterator[sqlite3.Connection]:
+        """Open the file, of any format, and begin a transaction."""
+        self._check_files()
         with self._sqlite_errors(), contextlib.closing(_connect(self.path)) as connection:
             connection.execute(begin)
             yield connection
@@ -278,8 +320,9 @@ def commit(connection: sqlite3.Connection) -> None:
     connection.execute("COMMIT")
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True, isolation_level=None, timeout=_BUSY)
+def _connect(path: Path, *, any_thread: bool = False) -> sqlite3.Connection:
+    uri = f"file:{quote(str(path))}?mode=rw"
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_BUSY, check_same_thread=not any_thread)
     try:
         for pragma in (
             f"synchronous = {SYNCHRONOUS}",

@@ -8,13 +8,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evergraph.errors import DamagedWorkspaceError
+from evergraph.errors import DamagedWorkspaceError, StaleError
 from evergraph.names import inputs_of_version_0_1
 from evergraph.storage.decoding import InvalidContentError, converted, decoding, parse_json
 from evergraph.storage.objects import Objects
@@ -32,6 +33,7 @@ __all__ = ["Change", "Contents", "Outcome"]
 log = logging.getLogger(__name__)
 
 _LATE = ("label", "classes create", "set")  # commands that warn if labels are late for the history
+_ADDING = ("add", "label", "predict", "tag")  # commands that long work of an earlier version does not depend on
 _RESTORE = "restore the folder from a backup, or roll back"
 
 
@@ -47,11 +49,14 @@ class Outcome:
         What it did, as a list of phrases.
     facts
         What it did, as values for JSON.
+    command
+        Its name, as in the log.
     """
 
     version: int
     parts: tuple[str, ...]
     facts: dict[str, Any] = field(default_factory=dict)
+    command: str = ""
 
     @property
     def what(self) -> str:
@@ -122,10 +127,13 @@ class Contents:
 
     def rows_of(self, vertices: Iterable[int]) -> NDArray[np.int64]:
         """Return the row of each vertex in the graph; -1 if it is not in the graph."""
-        wanted = np.fromiter(vertices, np.int64)
-        order = np.argsort(self.vertices, kind="stable")  # fast, because they are nearly always in order already
+        wanted, order = np.fromiter(vertices, np.int64), self._order
         places = order[np.minimum(np.searchsorted(self.vertices, wanted, sorter=order), len(order) - 1)]
         return np.where(self.vertices[places] == wanted, places, -1)
+
+    @cached_property
+    def _order(self) -> NDArray[np.int64]:
+        return np.argsort(self.vertices, kind="stable")  # fast, because they are nearly always in order already
 
 
 def put_segment(
@@ -241,8 +249,8 @@ class Change:
         The current version and its graph; a command sets the new ones.
     own
         Model and detector of the user that cannot be stored.
-    finished
-        Whether the command made a new version.
+    outcome
+        What the command did; None if it made no new version.
     """
 
     store: Store
@@ -250,7 +258,7 @@ class Change:
     state: WorkspaceState
     contents: Contents
     own: tuple[Model | None, Detector | None] = (None, None)
-    finished: bool = False
+    outcome: Outcome | None = None
 
     @property
     def graph(self) -> EvolvingGraph:
@@ -277,12 +285,19 @@ class Change:
             from evergraph.workspace.scores import late_warnings
 
             self.warn(facts, late_warnings(self.records, self.state, self.store.folder))
-        outcome = Outcome(self.version, parts, facts)
-        write_log(self.records, self.version, command, outcome.what)
+        self.outcome = Outcome(self.version, parts, facts, command)
+        write_log(self.records, self.version, command, self.outcome.what)
         write_state(self.records, replace(self.state, version=self.version), self.graph)
         self.store.flush(self.records, self.version, self.state.settings.keep)
-        self.finished = True
-        return outcome
+        return self.outcome
+
+    def refuse_conflicts(self, version: int, problem: str, fix: str) -> None:
+        """Refuse work that began with an earlier version if a command since then may have made it wrong."""
+        there = self.records.select("versions", "version > ? ORDER BY version", version)
+        for row in there:
+            if row.command not in _ADDING:
+                what = f"version {row.version}, {row.command}: {row.what}"
+                raise StaleError(f"the workspace has changed meanwhile ({what}), so {problem}", fix=fix)
 
     def warn(self, facts: dict[str, Any], warnings: Iterable[str]) -> None:
         """Log warnings, and add them to the facts of an outcome."""
@@ -323,10 +338,10 @@ class Change:
         self.records.insert("classes", rows)
         return known
 
-    def class_numbers(self) -> dict[str, int]:
-        """Return the numbers of all current classes and of those the model knows, by name."""
+    def class_numbers(self, model: int | None = None) -> dict[str, int]:
+        """Return the numbers of all current classes and of those a model (None: the current one) knows, by name."""
         classes = self.state.classes
-        row = self.records.one("models", "model = ?", self.state.model.number)
+        row = self.records.one("models", "model = ?", self.state.model.number if model is None else model)
         known = [] if row is None else class_numbers(row)
         return {classes.name(number): classes.resolve(number) for number in known} | classes.numbers
 

@@ -4,7 +4,8 @@ Format 1 stored records as JSON files and the graph as arrays. The new database 
 gets its name when it is complete: that is the commit point. After that the old files are removed. If a conversion is
 killed, the next command repeats or finishes it.
 
-Format 2 had one value of each setting for all versions, and no tags. It is upgraded in one SQL transaction.
+Format 2 had one value of each setting for all versions, and no tags. Format 3 had no tables for the service. Both are
+upgraded in one SQL transaction.
 """
 
 from __future__ import annotations
@@ -55,18 +56,20 @@ _OLD_OBJECT = re.compile(r"[0-9a-f]{32}\.[a-z]+(\.new)?")
 _WAIT = 600.0  # seconds to wait for another process that is converting
 
 
-_SCHEMA_2 = Schema(
-    "CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL, checksum INTEGER NOT NULL) STRICT;",
-    application=SCHEMA.application,
-    version=2,
-)
+_CHANGED = {
+    2: "CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL, checksum INTEGER NOT NULL) STRICT;",
+    3: "",
+}
+"""The tables of older formats that have changed since, by format."""
 
 
 def upgrade(folder: Path) -> None:
-    """Upgrade the database of a workspace of format 2."""
+    """Upgrade the database of a workspace of format 2 or 3."""
     with locked(folder, "workspace", _WAIT):
-        if open_database(folder).upgrade(_SCHEMA_2, lambda row: (*row, 1, None)):
-            log.info("%s: upgraded from format 2", folder)
+        for version, sql in _CHANGED.items():
+            older = Schema(sql, application=SCHEMA.application, version=version)
+            if open_database(folder).upgrade(older, lambda row: (*row, 1, None)):
+                log.info("%s: upgraded from format %s", folder, version)
 
 
 def convert(folder: Path) -> None:

@@ -34,6 +34,7 @@ __all__ = [
     "create_class",
     "label",
     "merge_classes",
+    "read_labels",
     "refuse_retired",
     "rename_class",
     "retire_class",
@@ -53,26 +54,8 @@ Ids = Iterable[str | int] | str | Path
 
 def label(change: Change, ids: Any, labels: Iterable[str] | None, *, columns: Columns | None = None) -> Outcome:
     """Add labels; see `Workspace.label`."""
-    columns, file = columns or change.state.settings.columns, ids if isinstance(ids, (str, Path)) else None
-    id_name, label_name = columns.id, columns.label or "label"
-    if file is not None and labels is not None:
-        raise InputError("there are labels besides a file of labels", fix="give the file alone, or the ids as a list")
-    if isinstance(ids, (str, Path)):
-        column, names, origin = read_ids(ids, id_name, label_name)
-    else:
-        origin = Origin("labels")
-        if labels is None and (isinstance(ids, Mapping) or hasattr(ids, "columns")):
-            table = as_table(ids, origin)
-            # Columns are named as in the workspace's files, or as for `Workspace.add`.
-            id_name, label_name = (
-                usual if usual in table.column_names and own not in table.column_names else own
-                for own, usual in ((id_name, "id"), (label_name, "label"))
-            )
-        else:
-            id_name, label_name = "id", "label"
-            table = _pair(ids, labels, origin)
-        column = id_column(table, id_name, origin)
-        names = class_column(named_column(table, label_name, origin), origin, label_name)
+    file = ids if isinstance(ids, (str, Path)) else None
+    column, names, origin, (id_name, label_name) = read_labels(ids, labels, columns or change.state.settings.columns)
     rows = _rows_of(change.graph, column, origin, id_name)
     given = np.array([] if names is None else names.to_pylist(), object)
     kept = np.flatnonzero([name is not None for name in given])
@@ -80,6 +63,32 @@ def label(change: Change, ids: Any, labels: Iterable[str] | None, *, columns: Co
         raise NothingToDoError("there are no labels", file=file)
     _refuse_contradictions(rows[kept], given[kept], kept, origin, label_name)
     return _label_rows(change, rows[kept], given[kept].tolist(), "label", places=kept, without=len(given) - len(kept))
+
+
+def read_labels(
+    ids: Any, labels: Iterable[str] | None, columns: Columns
+) -> tuple[pa.Array, pa.Array | None, Origin, tuple[str, str]]:
+    """Read ids and classes, given as for `Workspace.label`; also return their origin and the names of their columns."""
+    id_name, label_name = columns.id, columns.label or "label"
+    if isinstance(ids, (str, Path)):
+        if labels is not None:
+            raise InputError(
+                "there are labels besides a file of labels", fix="give the file alone, or the ids as a list"
+            )
+        return *read_ids(ids, id_name, label_name), (id_name, label_name)
+    origin = Origin("labels")
+    if labels is None and (isinstance(ids, Mapping) or hasattr(ids, "columns")):
+        table = as_table(ids, origin)
+        # Columns are named as in the workspace's files, or as for `Workspace.add`.
+        id_name, label_name = (
+            usual if usual in table.column_names and own not in table.column_names else own
+            for own, usual in ((id_name, "id"), (label_name, "label"))
+        )
+    else:
+        id_name, label_name = "id", "label"
+        table = _pair(ids, labels, origin)
+    names = class_column(named_column(table, label_name, origin), origin, label_name)
+    return id_column(table, id_name, origin), names, origin, (id_name, label_name)
 
 
 def _pair(ids: Any, labels: Any, origin: Origin) -> pa.Table:
@@ -135,6 +144,8 @@ def warn_of_resembling(change: Change, new: Mapping[str, str], leaving: Iterable
     """
     from evergraph.workspace.spelling import find_resembling
 
+    if not new:
+        return {}
     known = {row.name for row in list_classes(change.records, change.state)} - set(leaving)
     new = {name: where for name, where in new.items() if name not in known}
     found = []
@@ -259,9 +270,18 @@ def _write_labels(change: Change, rows: NDArray[np.int64], names: Sequence[str])
 
 
 def create_class(
-    change: Change, name: str, ids: Ids, *, groups: Iterable[int] = (), columns: Columns | None = None
+    change: Change,
+    name: str,
+    ids: Ids,
+    *,
+    groups: Iterable[int] = (),
+    among: Sequence[ReviewGroup] | None = None,
+    columns: Columns | None = None,
 ) -> Outcome:
-    """Create a class, or bring a retired one back; see `Workspace.create_class`."""
+    """Create a class, or bring a retired one back; see `Workspace.create_class`.
+
+    ``among`` are the groups that the numbers mean; by default those of the version.
+    """
     from evergraph.workspace.review import chosen_groups, find_flagged, review_groups
 
     _check_name(name)
@@ -269,8 +289,9 @@ def create_class(
     ids = ids if isinstance(ids, (str, Path)) else list(ids)
     chosen = []
     if wanted:
-        found = find_flagged(change.records, state, change.contents)
-        chosen = chosen_groups(review_groups(change.graph, found), wanted)
+        if among is None:
+            among = review_groups(change.graph, find_flagged(change.records, state, change.contents))
+        chosen = chosen_groups(among, wanted)
     if chosen and ids:
         raise InputError("both ids and groups are given", fix="give only one of them")
     if chosen:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,33 +20,64 @@ from evergraph.learning.attribution import Attribution
 from evergraph.learning.learner import EXCLUDED, LifelongLearner
 from evergraph.learning.task import Task
 from evergraph.presentation.text import counted
-from evergraph.workspace.change import Change
+from evergraph.workspace.change import Change, Contents
+from evergraph.workspace.store import WorkspaceState
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["best_classes", "explain", "predict", "without_labels_of"]
+__all__ = ["best_classes", "decide", "explain", "plan", "save", "without_labels_of"]
 
 _NEAREST, _DIGITS = 3, 6
 
 
-def predict(change: Change, time: int | str | None) -> pa.Table:
-    """Decide vertices and store the decisions; see `Workspace.predict`."""
+@dataclass(frozen=True)
+class Plan:
+    """What a prediction needs from the workspace: its state, the graph, the learner, and the periods to decide."""
+
+    state: WorkspaceState
+    contents: Contents
+    learner: LifelongLearner
+    times: list[int]
+
+
+def plan(view: Change, time: int | str | None) -> Plan:
+    """Read what a prediction needs; see `Workspace.predict`."""
+    return Plan(view.state, view.contents, view.learner(), _choose_times(view, time))
+
+
+def decide(planned: Plan) -> list[tuple[int, pa.Table, list[int]]]:
+    """Decide the unlabelled vertices; return for each period the decisions and the numbers of the vertices."""
+    state, contents = planned.state, planned.contents
+    found = []
+    for time in planned.times:
+        history, model = state.settings.history, state.model.number
+        table, rows = _decide(planned.learner, contents.graph, time, history, model, state.retired)
+        found.append((time, table, contents.vertices[rows].tolist()))
+    return found
+
+
+def save(change: Change, planned: Plan, decided: list[tuple[int, pa.Table, list[int]]]) -> pa.Table:
+    """Store decisions, except on vertices that have got a label meanwhile; return them as one table."""
     import pyarrow as pa
 
-    state, graph = change.state, change.graph
-    times, learner = _choose_times(change, time), change.learner()
+    change.refuse_conflicts(planned.state.version, "the decisions were not saved", "predict again")
     tables, new = [], False
-    for moment in times:
-        table, rows = _decide(learner, graph, moment, state.settings.history, state.model.number, state.retired)
+    for time, table, vertices in decided:
+        if change.state.version != planned.state.version:
+            labels = change.contents.labels[change.contents.rows_of(vertices)]
+            left = np.flatnonzero(labels < 0).tolist()
+            table, vertices = table.take(left), [vertices[place] for place in left]
         tables.append(table)
-        new |= _write_decisions(change, moment, table, change.contents.vertices[rows].tolist())
+        new |= _write_decisions(change, time, table, vertices)
     found = pa.concat_tables(tables)
     if new:
+        axis, model = change.graph.axis, planned.state.model.number
         flagged = found.column("class").to_pylist().count(UNSEEN)
-        vertices = counted(found.num_rows, "vertex", "vertices")
-        span = ", ".join(map(graph.axis.label, times))
-        change.finish("predict", f"{flagged:,} of {vertices} of {span} flagged as unseen by model {state.model.number}")
+        vertices_ = counted(found.num_rows, "vertex", "vertices")
+        span = ", ".join(axis.label(time) for time, _, _ in decided)
+        facts = {"decided": found.num_rows, "unseen": flagged, "slices": [axis.value(time) for time, _, _ in decided]}
+        change.finish("predict", f"{flagged:,} of {vertices_} of {span} flagged as unseen by model {model}", **facts)
     return found
 
 

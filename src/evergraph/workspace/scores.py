@@ -33,6 +33,7 @@ __all__ = [
     "SliceScores",
     "Status",
     "all_scores",
+    "as_dict",
     "last_scores",
     "latest_decisions",
     "list_classes",
@@ -215,7 +216,8 @@ def _update_was_skipped(records: Records) -> bool:
     """Whether the last update kept the model, because the new labels would not improve it."""
     commands = ["update", "label", "add", "classes create", "classes merge", "classes retire", "rollback"]
     last = "command IN (SELECT value FROM json_each(?)) ORDER BY version DESC LIMIT 1"
-    return any(row.command == "update" for row in records.select("versions", last, json.dumps(commands)))
+    found = records.select("versions", last, json.dumps(commands))
+    return any(row.command == "update" and row.what.startswith("skipped") for row in found)
 
 
 def _next(undecided: int, fresh: int, flagged: int, *, stale: bool, labelled: bool) -> tuple[list[str], str]:
@@ -296,7 +298,7 @@ def latest_decisions(
 
     Classes have their current names. A decision on a removed vertex does not count for a new vertex with its id.
     """
-    return {row.id: _as_dict(row, state) for row in _read_decisions(records, times)}
+    return {row.id: as_dict(row, state) for row in _read_decisions(records, times)}
 
 
 def scored_decisions(
@@ -312,7 +314,7 @@ def scored_decisions(
     scored = _score(records, state, _read_decisions(records, times), times)
     return {
         time: {
-            id: _as_dict(one.row, state)
+            id: as_dict(one.row, state)
             | {"truth": state.classes.name(one.truth), "known": one.known, "latency": one.latency}
             for id, one in found.items()
         }
@@ -367,7 +369,8 @@ def _score(
     return found
 
 
-def _as_dict(row: Row, state: WorkspaceState) -> dict[str, Any]:
+def as_dict(row: Row, state: WorkspaceState) -> dict[str, Any]:
+    """Return a row of the table ``decisions`` with the current names of its classes."""
     name = state.classes.name
     return {
         "vertex": row.vertex,

@@ -153,7 +153,8 @@ def change_settings(
     change.state = replace(state, settings=settings, learner=described_as, stale=stale)
     parts = [f"{name}: {in_words(before[name])} -> {in_words(value)}" for name, value in changed.items()]
     outcome = change.finish("set", *parts, **facts)
-    return replace(outcome, parts=(*parts, *_consequences(changed, settings, graph), *same))
+    change.outcome = replace(outcome, parts=(*parts, *_consequences(changed, settings, graph), *same))
+    return change.outcome
 
 
 def _consequences(changed: Mapping[str, Any], settings: Settings, graph: EvolvingGraph) -> list[str]:
@@ -216,7 +217,7 @@ def tag(change: Change, name: str, version: int | str | None, *, delete: bool) -
         outcome = change.finish("tag", f"tag {name} deleted from version {tags[name]}", tag=name, tagged=tags[name])
         if records.one("states", "version = ?", tags[name]) is None:
             gone = f"version {tags[name]} is not kept any more"
-            return replace(outcome, parts=(*outcome.parts, gone))
+            outcome = change.outcome = replace(outcome, parts=(*outcome.parts, gone))
         return outcome
     if not _TAG.fullmatch(name):
         raise InputError(

@@ -102,6 +102,24 @@ CREATE INDEX decisions_time ON decisions (time, version);
 CREATE TABLE outcomes (vertex INTEGER NOT NULL, version INTEGER NOT NULL REFERENCES versions, truth INTEGER NOT NULL,
     latency INTEGER NOT NULL, checksum INTEGER NOT NULL, PRIMARY KEY (vertex, version)) STRICT;
 
+-- Of the service, not part of a version: who made a version, answers by idempotency key, jobs, access
+-- tokens as hashes, groups that are none, and the version whose graph a model was trained on if it is not the last one.
+CREATE TABLE authors (version INTEGER PRIMARY KEY REFERENCES versions, who TEXT NOT NULL,
+    checksum INTEGER NOT NULL) STRICT;
+CREATE TABLE requests (who TEXT NOT NULL, key TEXT NOT NULL, fingerprint TEXT NOT NULL, status INTEGER NOT NULL,
+    answer TEXT NOT NULL, made REAL NOT NULL, checksum INTEGER NOT NULL, PRIMARY KEY (who, key)) STRICT;
+CREATE INDEX requests_made ON requests (made);
+CREATE TABLE jobs (job INTEGER PRIMARY KEY, kind TEXT NOT NULL, arguments TEXT NOT NULL, state TEXT NOT NULL,
+    who TEXT NOT NULL, made REAL NOT NULL, started REAL, ended REAL, attempts INTEGER NOT NULL, result TEXT,
+    checksum INTEGER NOT NULL) STRICT;
+CREATE INDEX jobs_open ON jobs (job) WHERE ended IS NULL;
+CREATE TABLE tokens (name TEXT PRIMARY KEY, role TEXT NOT NULL, hash TEXT NOT NULL, made TEXT NOT NULL, revoked TEXT,
+    checksum INTEGER NOT NULL) STRICT;
+CREATE TABLE dismissals (key TEXT PRIMARY KEY, who TEXT NOT NULL, made TEXT NOT NULL,
+    checksum INTEGER NOT NULL) STRICT;
+CREATE TABLE snapshots (model INTEGER PRIMARY KEY REFERENCES models, version INTEGER NOT NULL REFERENCES versions,
+    checksum INTEGER NOT NULL) STRICT;
+
 -- Objects to be removed because no row refers to them.
 CREATE TABLE garbage (object TEXT PRIMARY KEY, checksum INTEGER NOT NULL) STRICT;
 """
@@ -111,7 +129,7 @@ CREATE TABLE garbage (object TEXT PRIMARY KEY, checksum INTEGER NOT NULL) STRICT
         for table in VERSIONED
     ),
     application=0x45564752,  # EVGR
-    version=3,
+    version=4,
 )
 
 
@@ -186,13 +204,28 @@ class ModelRecord:
 
 @dataclass(frozen=True)
 class LogEntry:
-    """One command that changed the workspace: the version it made, when (UTC), its name, what it did, and the tags."""
+    """One command that changed the workspace.
+
+    Parameters
+    ----------
+    version
+        The version that it made.
+    when
+        Date and time (UTC).
+    command, what
+        Its name, and what it did.
+    tags
+        Tags of the version.
+    who
+        The user of the service who ran it; empty for commands of this machine.
+    """
 
     version: int
     when: str
     command: str
     what: str
     tags: tuple[str, ...] = ()
+    who: str = ""
 
 
 @dataclass(frozen=True)
@@ -446,6 +479,14 @@ def drop_versions(records: Records, oldest: int) -> None:
     records.insert("garbage", ((name,) for name in sorted(freed) if not is_needed(records, name)))
 
 
+def trained_on(records: Records, model: int) -> int:
+    """Return the version whose graph a model was trained on."""
+    snapshot = records.one("snapshots", "model = ?", model)
+    return int(
+        records.value("SELECT version FROM models WHERE model = ?", model) if snapshot is None else snapshot.version
+    )
+
+
 def is_needed(records: Records, name: str) -> bool:
     """Whether a row refers to an object."""
     sql = (
@@ -490,7 +531,7 @@ class Store:
                 fix="create a workspace with ws init",
             )
         with self._read_errors():
-            old = self.database.path.exists() and self.database.version == 2
+            old = self.database.path.exists() and self.database.version in (2, 3)
         if old:
             from evergraph.workspace.convert import upgrade
 

@@ -52,10 +52,11 @@ from evergraph.workspace.store import (
     read_settings,
     read_state,
     restore_rows,
+    trained_on,
     write_settings,
 )
 
-__all__ = ["LEAST", "RestartChoice", "choose_restart", "next_task", "rollback", "train", "update"]
+__all__ = ["LEAST", "RestartChoice", "choose_restart", "next_task", "plan", "rollback", "run", "save", "train"]
 
 LEAST = 30
 """Minimum number of labels of a slice that the restart is chosen by."""
@@ -86,35 +87,86 @@ def next_task(graph: EvolvingGraph, history: int | None, retired: Sequence[str] 
 # --- updating --------------------------------------------------------------------------------------------------------
 
 
-def update(change: Change, restart: str, on_step: OnStep | None) -> Outcome:
-    """Update the model; see `Workspace.update`."""
+@dataclass(frozen=True)
+class Plan:
+    """What an update needs from the workspace; it is trained without the workspace, which others may change meanwhile.
+
+    Parameters
+    ----------
+    state
+        The version that the update starts from.
+    task
+        The task that the model is trained for.
+    own
+        Model and detector of the user that cannot be stored.
+    learner
+        The learner to train.
+    choice
+        How to update the model; None if the backtest decides.
+    backtest
+        What the choice depends on.
+    fresh
+        Number of new labels within the history, and their numbers by period.
+    """
+
+    state: WorkspaceState
+    task: Task
+    own: tuple[Model | None, Detector | None]
+    learner: LifelongLearner
+    choice: RestartChoice | None
+    backtest: Backtest | None
+    fresh: tuple[int, dict[int, int]]
+
+
+def plan(view: Change, restart: str) -> Plan:
+    """Read what an update needs; see `Workspace.update`."""
     if restart not in ("auto", "warm", "cold"):
         raise InputError(f"there is no restart {restart!r}", fix="choose auto, warm or cold")
-    state = change.state
-    graph = change.graph
-    task = next_task(graph, state.settings.history, state.retired)
-    fresh = count_fresh(change.records, task.start)
-    _refuse_nothing_new(change, task, fresh)
-    pending, numbers = state.settings.pending, change.class_numbers()
-    if pending:
-        change.own = (None if "model" in pending else change.own[0], None if "detector" in pending else change.own[1])
-        learner = untrained_learner(change.objects, state, change.own)
+    state, own, choice, backtest = view.state, view.own, None, None
+    task = next_task(view.graph, state.settings.history, state.retired)
+    fresh = count_fresh(view.records, task.start)
+    _refuse_nothing_new(view, task, fresh)
+    if pending := state.settings.pending:
+        own = (None if "model" in pending else own[0], None if "detector" in pending else own[1])
+        learner = untrained_learner(view.objects, state, own)
         choice = RestartChoice("cold", f"the {' and the '.join(pending)} {NEW_KIND}")
     else:
-        learner = change.learner().rewound(task.time)  # the newest slices may have been rolled back
+        learner = view.learner().rewound(task.time)  # the newest slices may have been rolled back
         if restart == "auto":
-            choice = choose_restart(change, learner, task)
+            found = prepare_backtest(view, task)
+            choice, backtest = (found, None) if isinstance(found, RestartChoice) else (None, found)
         else:
             choice = RestartChoice("cold" if restart == "cold" else "warm", "as requested")
-        if choice.restart == "skip":
-            facts = {"restart": "skip", "why": choice.why, "model": state.model.number, "new_classes": []}
-            return change.finish("update", f"skipped, model {state.model.number} is kept: {choice.why}", **facts)
+    by_time = {row.time: row.labels for row in view.records.select("fresh", "until IS NULL")}
+    return Plan(state, task, own, learner, choice, backtest, (fresh, by_time))
+
+
+def run(planned: Plan, on_step: OnStep | None) -> tuple[RestartChoice, ModelRecord | None]:
+    """Choose the restart and train the learner; return the choice, and the record of the model unless it is kept."""
+    choice = planned.choice
+    if choice is None and planned.backtest is not None:
+        choice = choose_restart(planned.backtest, planned.learner, planned.task, stale=planned.state.stale)
+    if choice is None or choice.restart == "skip":
+        return choice or RestartChoice("skip", ""), None
+    learner = planned.learner
+    if not planned.state.settings.pending:
         learner.set_params(restart=choice.restart)
+    return choice, train(learner, planned.task, choice, on_step)
+
+
+def save(change: Change, planned: Plan, choice: RestartChoice, trained: ModelRecord | None) -> Outcome:
+    """Save a trained model in the current version, which may have more slices and labels than the planned one."""
+    change.refuse_conflicts(planned.state.version, "the update was not saved", "run the update again")
+    before, state, task, graph = planned.state, change.state, planned.task, planned.task.graph
+    if trained is None:
+        facts = {"restart": "skip", "why": choice.why, "model": state.model.number, "new_classes": []}
+        return change.finish("update", f"skipped, model {state.model.number} is kept: {choice.why}", **facts)
     number = change.records.value("SELECT max(model) FROM models") + 1
-    record = train(learner, task, choice, on_step, number=number, version=change.version, before=state.model.number)
-    new = [name for name in record.classes if name not in state.model.classes]
-    lost = [name for name in state.model.classes if name not in record.classes]
-    too_old = state.fresh_labels - fresh
+    record = replace(trained, number=number, version=change.version, before=before.model.number)
+    new = [name for name in record.classes if name not in before.model.classes]
+    lost = [name for name in before.model.classes if name not in record.classes]
+    fresh, by_time = planned.fresh
+    too_old = before.fresh_labels - fresh
     parts = [f"model {number}, {choice.restart}: {choice.why}", _trained_on(record, task)]
     parts += [f"new: {', '.join(new)}"] if new else []
     parts += [f"not known any more, because the history has no label of them: {', '.join(lost)}"] if lost else []
@@ -126,12 +178,17 @@ def update(change: Change, restart: str, on_step: OnStep | None) -> Outcome:
         "trained_from": graph.axis.value(max(task.start, graph.first_time)),
     }
     change.warn(facts, _few_labels(task, record.train_vertices, change.store.folder))
-    change.records.replace("fresh", "until IS NULL", (), until=change.version)
-    described, tensors = put_learner(change.objects, learner)
+    rest = change.records.replace("fresh", "until IS NULL", (), until=change.version)
+    arrived = {row.time: row.labels - by_time.get(row.time, 0) for row in rest}  # while the model was trained
+    change.records.insert("fresh", ((time, count, change.version, None) for time, count in arrived.items() if count))
+    described, tensors = put_learner(change.objects, planned.learner)
     settings = replace(state.settings, pending={})
     write_settings(change.records, settings, change.version)
+    change.own = planned.own
     change.state = replace(state, settings=settings, model=record, stale=False, learner=described, tensors=tensors)
-    _write_model(change.records, record, learner, numbers)
+    _write_model(change.records, record, planned.learner, change.class_numbers(before.model.number))
+    if state.version != before.version:
+        change.records.insert("snapshots", [(number, before.version)])
     return change.finish("update", *parts, **facts, seconds=record.seconds)
 
 
@@ -168,17 +225,8 @@ def _trained_on(record: ModelRecord, task: Task) -> str:
     return f"{trained}, from {task.graph.axis.label(task.start)} on because there are none within the history"
 
 
-def train(
-    learner: LifelongLearner,
-    task: Task,
-    choice: RestartChoice,
-    on_step: OnStep | None,
-    *,
-    number: int = 1,
-    version: int = 1,
-    before: int = 0,
-) -> ModelRecord:
-    """Train a learner for the coming slice."""
+def train(learner: LifelongLearner, task: Task, choice: RestartChoice, on_step: OnStep | None) -> ModelRecord:
+    """Train a learner for the coming slice; return its record as that of the first model."""
     labels, label = int((task.targets >= 0).sum()), task.graph.axis.label
     if not labels:
         raise InputError(
@@ -188,15 +236,15 @@ def train(
     start = clock.perf_counter()
     learner.adapt(task, on_step)
     return ModelRecord(
-        number=number,
+        number=1,
         time=task.time,
         restart=choice.restart,
         why=choice.why,
         train_vertices=labels,
         classes=tuple(dict.fromkeys(learner.classes_)),  # merged classes occur twice
         seconds=round(clock.perf_counter() - start, 3),
-        version=version,
-        before=before,
+        version=1,
+        before=0,
     )
 
 
@@ -278,7 +326,64 @@ class RestartChoice:
     why: str
 
 
-def choose_restart(change: Change, learner: LifelongLearner, task: Task) -> RestartChoice:
+@dataclass(frozen=True)
+class Backtest:
+    """What a backtest on the newest labelled slice needs.
+
+    Parameters
+    ----------
+    restart
+        Restart of the current model.
+    time, chosen, truth
+        The slice, its labelled vertices (counted within it), and their classes.
+    before, alternative
+        Two copies of the model before the current one; the second is trained with the other restart.
+    task
+        The task that the current model was trained for.
+    history, retired
+        Settings of the workspace.
+    """
+
+    restart: str
+    time: int
+    chosen: NDArray[np.int64]
+    truth: NDArray[np.object_]
+    before: LifelongLearner
+    alternative: LifelongLearner
+    task: Task
+    history: int | None
+    retired: tuple[str, ...]
+
+
+def prepare_backtest(view: Change, task: Task) -> Backtest | RestartChoice:
+    """Read what a backtest needs, or return a warm restart if there is nothing to compare with.
+
+    Parameters
+    ----------
+    view
+        The workspace.
+    task
+        The task that the next model would be trained for.
+    """
+    state = view.state
+    slice_ = _newest_slice(task.graph, state.model.time)
+    if slice_ is None:
+        return RestartChoice("warm", f"no slice since the last update has {LEAST} labels to choose by")
+    before, alternative = _learner_before(view), _learner_before(view)
+    version = trained_on(view.records, state.model.number)
+    then = _graph_at(view, version)
+    if before is None or alternative is None or then is None:
+        return RestartChoice("warm", "there is no earlier model to compare with")
+    if read_settings(view.records, version).history != state.settings.history:
+        return RestartChoice("warm", "the history changed since the last update, so there is nothing to compare with")
+    past_task = next_task(then, state.settings.history, state.retired)
+    # Slices may have been rolled back between the two.
+    alternative = alternative.rewound(past_task.time)
+    settings = (state.settings.history, state.retired)
+    return Backtest(state.model.restart, *slice_, before, alternative, past_task, *settings)
+
+
+def choose_restart(backtest: Backtest, learner: LifelongLearner, task: Task, *, stale: bool) -> RestartChoice:
     """Choose the restart by a backtest on the newest labelled slice that the model was not trained on.
 
     Three models predict the classes of that slice: the current one; the same with the other restart, trained for this
@@ -288,40 +393,30 @@ def choose_restart(change: Change, learner: LifelongLearner, task: Task) -> Rest
 
     Parameters
     ----------
-    change
-        The workspace.
+    backtest
+        The slice and the models before.
     learner
         The current model.
     task
         The task that the next model would be trained for.
+    stale
+        Whether the model is outdated for another reason than new labels.
     """
-    state, graph, restart = change.state, task.graph, change.state.model.restart
-    slice_ = _newest_slice(graph, state.model.time)
-    if slice_ is None:
-        return RestartChoice("warm", f"no slice since the last update has {LEAST} labels to choose by")
-    before, alternative = _learner_before(change), _learner_before(change)
-    then = _graph_at(change, state.model.version)
-    if before is None or alternative is None or then is None:
-        return RestartChoice("warm", "there is no earlier model to compare with")
-    time, chosen, truth = slice_
+    graph, restart = task.graph, backtest.restart
     other = "cold" if restart == "warm" else "warm"
-    if read_settings(change.records, state.model.version).history != state.settings.history:
-        return RestartChoice("warm", "the history changed since the last update, so there is nothing to compare with")
-    past_task = next_task(then, state.settings.history, state.retired)
-    alternative = alternative.rewound(past_task.time)  # slices may have been rolled back between the two
-    alternative.set_params(restart=other).adapt(past_task)
+    alternative = backtest.alternative.set_params(restart=other).adapt(backtest.task)
     right: dict[str, NDArray[np.bool_]] = {}
-    for arm, model in ((restart, learner), (other, alternative), ("skip", before)):
-        best = best_classes(model, graph, time, state.settings.history, state.retired)
-        right[arm] = best[chosen] == truth
+    for arm, model in ((restart, learner), (other, alternative), ("skip", backtest.before)):
+        best = best_classes(model, graph, backtest.time, backtest.history, backtest.retired)
+        right[arm] = best[backtest.chosen] == backtest.truth
     share = {arm: float(hits.mean()) for arm, hits in right.items()}
     seen = (
-        f"accuracy on the {len(chosen):,} labels of {graph.axis.label(time)} was {share['warm']:.1%} with the last "
-        f"update warm, {share['cold']:.1%} cold, {share['skip']:.1%} without it"
+        f"accuracy on the {len(backtest.chosen):,} labels of {graph.axis.label(backtest.time)} was "
+        f"{share['warm']:.1%} with the last update warm, {share['cold']:.1%} cold, {share['skip']:.1%} without it"
     )
     best_arm = "cold" if share["cold"] > share["warm"] else "warm"
     gained = share[best_arm] - share["skip"] > _error(right[best_arm], right["skip"])
-    if not gained and not _new_classes(task, learner) and not state.stale:
+    if not gained and not _new_classes(task, learner) and not stale:
         return RestartChoice("skip", f"{seen}: no gain beyond chance")
     if share["cold"] - share["warm"] > _error(right["cold"], right["warm"]):
         return RestartChoice("cold", seen)

@@ -35,6 +35,7 @@ __all__ = ["Workspace"]
 log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
+_PATIENCE = 60.0  # seconds to wait for another process before the result of long work is lost
 
 
 class Workspace:
@@ -171,8 +172,11 @@ class Workspace:
             tags: dict[int, tuple[str, ...]] = {}
             for name, version in read_tags(records).items():
                 tags[version] = (*tags.get(version, ()), name)
+            who = {row.version: row.who for row in records.select("authors")}
             rows = records.select("versions", "TRUE ORDER BY version")
-            return tuple(replace(LogEntry(*row), tags=tags.get(row.version, ())) for row in rows)
+            return tuple(
+                replace(LogEntry(*row), tags=tags.get(row.version, ()), who=who.get(row.version, "")) for row in rows
+            )
 
         return self._look(read)
 
@@ -304,17 +308,22 @@ class Workspace:
     # --- commands ----------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _change(self) -> Iterator[Change]:
+    def _change(self, wait: float | None = None) -> Iterator[Change]:
         """Change the workspace in one transaction."""
-        self.made = None
-        with self.store.write(self.wait) as records:
-            state = read_state(records)
-            change = Change(self.store, records, state, self._contents_of(records, state), self._own)
+        with self._locked(self.wait if wait is None else wait) as change:
             yield change
-        if change.finished:
+        if change.outcome is not None:
             self._own = change.own
             self._contents = (change.version, change.contents)
             self.made = change.version
+
+    @contextmanager
+    def _locked(self, wait: float) -> Iterator[Change]:
+        """Read the current version while no other process can change it."""
+        self.made = None
+        with self.store.write(wait) as records:
+            state = read_state(records)
+            yield Change(self.store, records, state, self._contents_of(records, state), self._own)
 
     def add(
         self,
@@ -389,7 +398,8 @@ class Workspace:
     def predict(self, time: int | str | None = None) -> pa.Table:
         """Decide vertices without a label, and store the decisions; they are scored when labels arrive.
 
-        Predicting again without a change gives the same decisions and stores nothing.
+        Predicting again without a change gives the same decisions and stores nothing. Others can change the workspace
+        meanwhile, as in `update`.
 
         Parameters
         ----------
@@ -405,10 +415,13 @@ class Workspace:
         known classes, a list of ``class`` and ``probability``) and ``neighbours`` (the classes of the neighbours, a
         list of ``class`` and ``count``).
         """
-        from evergraph.workspace.predict import predict
+        from evergraph.workspace import predict
 
-        with self._change() as change:
-            return predict(change, time)
+        with self._locked(self.wait) as view:
+            plan = predict.plan(view, time)
+        decided = predict.decide(plan)
+        with self._change(max(self.wait, _PATIENCE)) as change:
+            return predict.save(change, plan, decided)
 
     def label(
         self,
@@ -438,6 +451,9 @@ class Workspace:
     def update(self, restart: Literal["auto", "warm", "cold"] = "auto", *, on_step: OnStep | None = None) -> Outcome:
         """Train the model on its history with the labels that have arrived.
 
+        Others can change the workspace meanwhile. Slices and labels that they add belong to the next update; after
+        any other change the update is not saved, and `StaleError` is raised.
+
         Parameters
         ----------
         restart
@@ -446,10 +462,13 @@ class Workspace:
         on_step
             Called after each training step.
         """
-        from evergraph.workspace.update import update
+        from evergraph.workspace import update
 
-        with self._change() as change:
-            return update(change, restart, on_step)
+        with self._locked(self.wait) as view:
+            plan = update.plan(view, restart)
+        choice, record = update.run(plan, on_step)
+        with self._change(max(self.wait, _PATIENCE)) as change:
+            return update.save(change, plan, choice, record)
 
     def create_class(
         self,
