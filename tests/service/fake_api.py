@@ -53,7 +53,7 @@ class Fake:
         self.answered: dict[str, Any] = {}
         self.saves = 0
         self.broken = False
-        self.seconds = 0.6  # that a job takes
+        self.wait_at: int | None = None  # the step at which a job waits until this is another one
 
     def _version(self, number: int, command: str, what: str) -> dict[str, Any]:
         moment = f"2026-03-{number % 28 + 1:02d}T09:30:00+00:00"
@@ -417,7 +417,8 @@ def build(fake: Fake) -> FastAPI:
                     break
                 job.update(state="running", progress=step / steps, message=f"step {step} of {steps}")
                 yield f"data: {json.dumps(job)}\n\n"
-                await asyncio.sleep(fake.seconds / steps)
+                while fake.wait_at == step and job["state"] == "running":
+                    await asyncio.sleep(0.02)
             if job["state"] == "running":
                 job.update(state="done", progress=1, result={"what": "model 3"}, ended="2026-03-09T10:00:00+00:00")
                 if job["kind"] == "update":

@@ -386,12 +386,16 @@ def test_new_versions_are_noticed_without_losing_the_place(show: Show, url: str,
 
 def test_an_update_runs_with_progress_and_can_be_cancelled(show: Show, url: str, fake: Fake) -> None:
     fake.labels = dict.fromkeys(fake.ids(1), "Groups")
+    fake.wait_at = 2
     page = show(url)
     page.page.get_by_role("button", name="Update the model").click()
     page.page.wait_for_selector("text=step 2 of 6")
+    fake.wait_at = 3
+    page.page.wait_for_selector("text=step 3 of 6")
+    fake.wait_at = None
     page.page.wait_for_selector("text=Done: updating the model. model 3")
     page.wait("document.getElementById('job').hidden && document.getElementById('version').textContent === 'version 8'")
-    fake.seconds = 3
+    fake.wait_at = 1
     page.page.get_by_role("button", name="Render a report").click()
     page.page.locator("#job").get_by_role("button", name="Cancel").click()
     page.page.wait_for_selector("text=Cancelled: rendering the report")
