@@ -62,7 +62,7 @@ $(VENV)/.serve: $(VENV)/.run
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.run
-	$(PIP) --editable '.[pyg,networkx,text,serve,dev]'
+	$(PIP) --editable '.[pyg,networkx,text,serve,ray,tune,dev]'
 	touch $@
 
 $(VENV)/.docs: $(VENV)/.run
