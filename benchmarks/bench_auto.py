@@ -19,7 +19,7 @@ def decided(path: str, out: str) -> dict[str, float]:
 
     from evergraph.detect import AutoDetector, Softmax
     from evergraph.evaluation.configuration import Configuration
-    from evergraph.evaluation.processes import graph_of
+    from evergraph.evaluation.workers import graph_of
     from evergraph.evaluation.replay import record, replay
 
     torch.set_num_threads(1)

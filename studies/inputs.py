@@ -24,10 +24,10 @@ from evergraph import EvolvingGraph
 from evergraph.analysis.description import first_task
 from evergraph.datasets import load
 from evergraph.evaluation.configuration import Configuration
-from evergraph.evaluation.processes import graph_of
 from evergraph.evaluation.results import Results
 from evergraph.evaluation.run import run_task
 from evergraph.evaluation.trials import GridState, TrialResult, TrialStore, run_grid
+from evergraph.evaluation.workers import graph_of
 from evergraph.names import build_detector
 from evergraph.presentation.style import figure, legend_below, save, series
 

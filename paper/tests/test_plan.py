@@ -21,10 +21,10 @@ from evergraph.datasets import synthetic
 from evergraph.detect import DOC, GDOC
 from evergraph.errors import InputError
 from evergraph.evaluation.configuration import Configuration
-from evergraph.evaluation.processes import graph_of
 from evergraph.evaluation.results import TaskRow
 from evergraph.evaluation.run import run
 from evergraph.evaluation.trials import TrialResult, trial_key
+from evergraph.evaluation.workers import _loaded, graph_of
 from evergraph.graph.times import TimeAxis
 from evergraph.nn import SGC, GraphSAGE
 from evergraph_paper.as_published import unmapped_open_f1
@@ -201,9 +201,9 @@ def test_a_graph_without_edges_suggests_no_histories(tmp_path: Path) -> None:
 
 def test_a_graph_has_the_name_of_its_folder_from_inside_too(tiny: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tiny.path)
-    graph_of.cache_clear()  # a dot means another folder elsewhere
+    _loaded.cache_clear()  # a dot means another folder elsewhere
     here = subject(".")
-    graph_of.cache_clear()
+    _loaded.cache_clear()
     assert (here.name, here.fingerprint) == ("tiny", tiny.fingerprint)
     assert LifelongTrial(".", Configuration()).graph_name == "tiny"
 
@@ -308,7 +308,7 @@ def test_published_open_f1_takes_positions_among_classes_by_name(tiny: Subject, 
 
 
 def test_a_trial_comes_to_the_same_bits_again(tiny: Subject, result: dict[str, Any]) -> None:
-    graph_of.cache_clear()
+    _loaded.cache_clear()
     again = LifelongTrial(tiny.path, SMALL, 3, RULES).run()
     assert json.dumps(without_seconds(again)) == json.dumps(without_seconds(result))
 

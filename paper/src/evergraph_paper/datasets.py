@@ -14,7 +14,7 @@ import numpy as np
 from evergraph.analysis import GraphDescription, TimeDifferences, describe
 from evergraph.analysis.figures import HOPS, draw
 from evergraph.errors import InputError
-from evergraph.evaluation.processes import graph_of
+from evergraph.evaluation.workers import graph_of
 from evergraph.presentation.table import Cell, Column, Row, Section, Table, replace_file, write
 from evergraph_paper.as_published import with_self_pairs
 from evergraph_paper.paper import COUNTERPART, printed

@@ -17,10 +17,10 @@ from evergraph.detect import DOC, GDOC, Detector, Softmax
 from evergraph.errors import InputError
 from evergraph.evaluation.configuration import Configuration
 from evergraph.evaluation.metrics import Confusion, open_macro_f1
-from evergraph.evaluation.processes import graph_of, name_of
 from evergraph.evaluation.results import TaskRow
 from evergraph.evaluation.run import run_task
 from evergraph.evaluation.trials import CLAIMS
+from evergraph.evaluation.workers import graph_of, name_of
 from evergraph.graph.times import TimeAxis
 from evergraph.learning.learner import Restart
 from evergraph.learning.task import History, Task, history_sizes
@@ -148,6 +148,11 @@ class LifelongTrial:
     def graph_name(self) -> str:
         """Name of the graph."""
         return name_of(self.graph)
+
+    @property
+    def graph_path(self) -> str:
+        """Path of the graph."""
+        return self.graph
 
     def described(self) -> dict[str, Any]:
         """Return what identifies the trial: settings and fingerprint of the graph, whatever its path."""

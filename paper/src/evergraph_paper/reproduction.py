@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import evergraph
 from evergraph.errors import InputError
 from evergraph.evaluation.configuration import seed_ranges
-from evergraph.evaluation.processes import graph_of
 from evergraph.evaluation.results import NUMERICS_VERSION
 from evergraph.evaluation.trials import GridState, Trial, TrialResult, TrialStore, check_folder, run_grid
+from evergraph.evaluation.workers import graph_of
 from evergraph.presentation.style import save
 from evergraph.presentation.table import Table, write
 from evergraph.storage.files import write_atomic

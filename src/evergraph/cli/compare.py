@@ -100,8 +100,8 @@ def compare(
     from evergraph.evaluation.comparison import candidates
     from evergraph.evaluation.comparison import compare as compare_all
     from evergraph.evaluation.configuration import Configuration
-    from evergraph.evaluation.processes import cores_here
     from evergraph.evaluation.recommendation import recommend
+    from evergraph.evaluation.workers import cores_here
     from evergraph.names import build_model
     from evergraph.report.comparison import write_comparison
 

@@ -118,7 +118,7 @@ def advise(name: str, graph: EvolvingGraph, found: GraphDescription) -> Advice:
     import numpy as np
 
     from evergraph.analysis import first_task
-    from evergraph.evaluation.processes import name_of
+    from evergraph.evaluation.workers import name_of
     from evergraph.learning.task import AUTO_LEVEL, extend_to_labels
 
     first = first_task(graph)

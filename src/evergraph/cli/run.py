@@ -112,9 +112,9 @@ def run(
     set_up_logging(quiet)
     from evergraph.datasets import load
     from evergraph.evaluation.configuration import Configuration
-    from evergraph.evaluation.processes import threads_each
     from evergraph.evaluation.run import run as run_configuration
     from evergraph.evaluation.run_folder import RESULTS
+    from evergraph.evaluation.workers import threads_each
     from evergraph.names import build_detector, build_model
 
     configuration = Configuration(

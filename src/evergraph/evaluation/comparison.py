@@ -15,12 +15,14 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+import platform
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,9 +41,18 @@ from evergraph.evaluation.metrics import (
     oracle_mcc,
     over_seeds,
 )
-from evergraph.evaluation.processes import completed, executor_for, graph_of, name_of, threads_each
 from evergraph.evaluation.replay import OnTask, Recording, ReplayedTask, record, replay_all
 from evergraph.evaluation.results import NUMERICS_VERSION, Results, Summary, summary_of
+from evergraph.evaluation.workers import (
+    RayEngine,
+    check_jobs,
+    completed,
+    graph_of,
+    name_of,
+    report,
+    start_workers,
+    threads_each,
+)
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.names import COMPARED_DETECTORS, build_detector, described, split_detectors
 from evergraph.storage.decoding import parse_json
@@ -307,7 +318,8 @@ def compare(
     seeds: Sequence[int] = (0,),
     *,
     out: str | Path,
-    jobs: int = 1,
+    jobs: int | None = 1,
+    engine: RayEngine | None = None,
     on_done: OnCompared | None = None,
 ) -> Comparison:
     """Compare detectors on graphs, once per seed.
@@ -328,12 +340,13 @@ def compare(
         Folder for recordings and results.
     jobs
         Number of processes, with one thread each.
+    engine
+        Run the trainings on a Ray cluster, ``jobs`` at a time. ``out`` must then be a path that all nodes share.
     on_done
         Called with the progress, see `OnCompared`.
     """
     out, seeds = Path(out), tuple(dict.fromkeys(seeds))
-    if jobs < 1:
-        raise InputError(f"jobs is {jobs}", fix="pass a whole number of at least 1")
+    check_jobs(jobs)
     if not seeds or not candidates or not graphs:
         raise InputError("there is nothing to compare", fix="pass at least one graph, one detector and one seed")
     if out.exists() and not out.is_dir():
@@ -345,12 +358,12 @@ def compare(
     for one in candidates:
         by_loss.setdefault(one.trained_with, []).append(one)
     todo = [
-        Job(path, replace(configuration, detector=loss), seed, tuple(served), out)
+        Job(path, replace(configuration, detector=loss), seed, tuple(served), out if engine is None else out.absolute())
         for path in named.values()
         for seed in seeds
         for loss, served in by_loss.items()
     ]
-    found, errors = _run_all(todo, out, jobs, on_done)
+    found, errors = _run_all(todo, out, jobs, engine, on_done)
     return Comparison(named, tuple(candidates), seeds, configuration, tuple(found), tuple(errors))
 
 
@@ -369,43 +382,72 @@ def _by_name(paths: Sequence[str]) -> dict[str, str]:
 
 
 def _run_all(
-    todo: Sequence[Job], out: Path, jobs: int, on_done: OnCompared | None
+    todo: Sequence[Job], out: Path, jobs: int | None, engine: RayEngine | None, on_done: OnCompared | None
 ) -> tuple[list[CandidateResult], list[str]]:
     """Run all jobs and store the results of each when it finishes; return results and errors."""
-    report = on_done or (lambda _: None)
+    tell = on_done or (lambda _: None)
     found: list[CandidateResult] = []
     errors: list[str] = []
-    done, jobs = 0, min(jobs, len(todo))
-    report(CompareState(len(todo)))
-    with executor_for(None, jobs) as pool:
+    done = 0
+    tell(CompareState(len(todo)))
 
-        def submit(job: Job) -> Future[list[CandidateResult] | str]:
-            state = CompareState(len(todo), done, tuple(errors), str(job))
-            return pool.submit(_work, job, _on_task(report, state) if jobs == 1 else None)
+    def on_report() -> None:
+        """Tell which task of the current job is done; only if the jobs run in this process."""
+        task, tasks = workers.numbers[done]
+        if task == task:
+            tell(CompareState(len(todo), done, tuple(errors), f"{todo[done]}, task {task:.0f} of {tasks:.0f}"))
 
-        with closing(completed(todo, submit, at_once=jobs)) as outcomes:
-            for job, results in outcomes:
-                if isinstance(results, str):
-                    errors.append(f"{job}: {results}")
-                    log.warning("%s", errors[-1])
-                else:
-                    store_results(out, results)
-                    found += results
-                done += 1
-                report(CompareState(len(todo), done, tuple(errors), str(job)))
+    def submit(job: Job) -> Future[list[CandidateResult] | str]:
+        return workers.submit(_work, job, todo.index(job), folder)
+
+    paths = [job.path for job in todo]
+    with (
+        _shared_folder(out, engine) as folder,
+        start_workers(engine, jobs, items=len(todo), columns=2, graphs=paths, on_report=on_report) as workers,
+        closing(completed(todo, submit, workers)) as outcomes,
+    ):
+        for job, results in outcomes:
+            if isinstance(results, str):
+                errors.append(f"{job}: {results}")
+                log.warning("%s", errors[-1])
+            else:
+                store_results(out, results)
+                found += results
+            done += 1
+            tell(CompareState(len(todo), done, tuple(errors), str(job)))
     return found, errors
 
 
-def _on_task(report: OnCompared, state: CompareState) -> OnTask:
+@contextmanager
+def _shared_folder(out: Path, engine: RayEngine | None) -> Iterator[Path | None]:
+    """Return a file in the folder that workers on other machines must see; None if there are none."""
+    if engine is None:
+        yield None
+        return
+    path = out / f".command-{uuid4().hex}"
+    with disk_errors(path, "the folder could not be written"):
+        out.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    try:
+        yield path.absolute()
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _work(job: Job, number: int, folder: Path | None) -> list[CandidateResult] | str:
+    """Record a training and replay all its detectors; returns an error as its message, which can be pickled."""
+    if folder is not None and not folder.exists():
+        raise InputError(
+            f"the machine {platform.node()} does not see this folder",
+            file=folder.parent,
+            fix="choose a folder (--out) that all machines share under the same path",
+        )
+
     def on_task(task: int, tasks: int, step: int, steps: int) -> None:
         if step == steps:
-            report(replace(state, doing=f"{state.doing}, task {task + 1} of {tasks}"))
+            report(number, 1, tasks)
+            report(number, 0, task + 1)
 
-    return on_task
-
-
-def _work(job: Job, on_task: OnTask | None = None) -> list[CandidateResult] | str:
-    """Record a training and replay all its detectors; returns an error as its message, which can be pickled."""
     try:
         return results_of(job, on_task)
     except EvergraphError as error:

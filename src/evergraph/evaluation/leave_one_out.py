@@ -29,8 +29,8 @@ from evergraph.evaluation.comparison import (
     store_results,
 )
 from evergraph.evaluation.configuration import Configuration
-from evergraph.evaluation.processes import graph_of, name_of, threads_each
 from evergraph.evaluation.replay import Recording, record
+from evergraph.evaluation.workers import RayEngine, graph_of, name_of, threads_each
 from evergraph.graph.classes import columns_among
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.inputs.slice_context import SliceContext
@@ -89,14 +89,15 @@ def leave_one_out(
     seeds: Sequence[int] = (0,),
     *,
     out: str | Path,
-    jobs: int = 1,
+    jobs: int | None = 1,
+    engine: RayEngine | None = None,
     on_done: OnCompared | None = None,
 ) -> Comparison:
     """Compare detectors as `compare` does, but fit those that learn from other graphs without the graph's family.
 
     Parameters
     ----------
-    graphs, candidates, configuration, seeds, out, jobs, on_done
+    graphs, candidates, configuration, seeds, out, jobs, engine, on_done
         As in `compare`.
     families
         Family of each graph by its name; a graph that is not listed is a family of its own.
@@ -113,7 +114,7 @@ def leave_one_out(
     plain = [one for one in candidates if not one.detector.requires.graphs]
     # Candidates that flag nothing record the training that the fitted ones need.
     needed = plain or [Candidate("none", type(fitted[0].trained_with)(), fitted[0].trained_with)]
-    compared = compare(graphs, needed, configuration, seeds, out=out, jobs=jobs, on_done=on_done)
+    compared = compare(graphs, needed, configuration, seeds, out=out, jobs=jobs, engine=engine, on_done=on_done)
     outcomes = [one for one in compared.outcomes if one.detector in {each.name for each in plain}]
     report = on_done or (lambda _: None)
     by_loss: dict[Detector, list[Candidate]] = {}

@@ -9,8 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
-from multiprocessing.sharedctypes import RawArray
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +18,18 @@ from evergraph.analysis.description import describe
 from evergraph.errors import EvergraphError, InputError
 from evergraph.evaluation.configuration import Configuration, flat
 from evergraph.evaluation.metrics import evaluate
-from evergraph.evaluation.processes import completed, executor_for, jobs_for, threads_each
 from evergraph.evaluation.results import NUMERICS_VERSION, Results, Summary, TaskRow, last_inputs
 from evergraph.evaluation.run_folder import RunFolder, open_run
+from evergraph.evaluation.workers import (
+    RayEngine,
+    check_jobs,
+    completed,
+    given,
+    jobs_for,
+    report,
+    start_workers,
+    threads_each,
+)
 from evergraph.graph.arrays import fingerprint
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.learning.checkpoint import MANIFEST as CHECKPOINT
@@ -116,6 +124,7 @@ def run(
     out: str | Path | None = None,
     replace: bool = False,
     jobs: int | None = 1,
+    engine: RayEngine | None = None,
     on_progress: OnProgress | None = None,
     name: str | None = None,
 ) -> Run:
@@ -141,6 +150,9 @@ def run(
         Number of processes that share the seeds; None for as many as cores and memory allow. The numbers do not depend
         on it: each process uses as many threads as torch in this one (``torch.set_num_threads``). In a script, call
         this below ``if __name__ == "__main__":``.
+    engine
+        Run the seeds on a Ray cluster, ``jobs`` at a time (None for as many as it has resources for). ``out`` must then
+        be a path that all nodes share.
     on_progress
         Called with the progress, see `OnProgress`.
     name
@@ -158,8 +170,7 @@ def run(
     seeds = tuple(dict.fromkeys(seeds))
     if not seeds:
         raise InputError("no seed is given", fix="pass at least one")
-    if jobs is not None and jobs < 1:
-        raise InputError(f"jobs is {jobs}", fix="pass a whole number of at least 1, or None")
+    check_jobs(jobs)
     for seed in seeds:
         configuration.learner(seed)  # checks the seed before anything is written
     described = configuration.described(graph.axis)
@@ -180,7 +191,7 @@ def run(
             store.store_graph(lambda: describe(graph, name or "", first=plan[0].time, past=True).as_dict() | made_by)
         if configuration.history == "auto" and plan[0].history is not None:
             log.info("%s", history_reason(graph, plan[0].time, plan[0].history))
-        rows = _run_seeds(configuration, plan, seeds, store, jobs, on_progress or (lambda *_: None))
+        rows = _run_seeds(configuration, plan, seeds, store, jobs, engine, on_progress or (lambda *_: None))
     return Run(described, rows, name)
 
 
@@ -190,47 +201,47 @@ def _run_seeds(
     seeds: Sequence[int],
     store: RunFolder | None,
     jobs: int | None,
+    engine: RayEngine | None,
     on_progress: OnProgress,
 ) -> dict[int, tuple[TaskRow, ...]]:
-    steps = steps_a_task(configuration.steps, configuration.detector)
-
-    def report(index: int, done: int) -> None:
-        task = max(done - 1, 0) // steps
-        on_progress(index, task, len(plan), done - task * steps, steps)
-
-    there = {seed: sum(of == seed for of, _ in store.rows) if store is not None else 0 for seed in seeds}
-    for index, seed in enumerate(seeds):
-        report(index, there[seed] * steps)
-    waiting = [seed for seed in seeds if there[seed] < len(plan)]
-    jobs = min(len(waiting), jobs) if jobs is not None else _usual_jobs(plan, len(waiting))
-    # Once for all processes. Each task refers to the graph.
-    payload = _pickled(configuration, plan) if jobs > 1 else None
-    if payload is None:
-        return {
-            seed: _run_seed(configuration, plan, seed, store, partial(report, index))
-            for index, seed in enumerate(seeds)
-        }
     import torch
 
-    done = RawArray("q", len(seeds))  # without a lock, which a killed process would keep
-    reported = [0] * len(seeds)
+    steps = steps_a_task(configuration.steps, configuration.detector)
+    there = {seed: sum(of == seed for of, _ in store.rows) if store is not None else 0 for seed in seeds}
+    reported = [-1] * len(seeds)
+
+    def tell(index: int, done: int) -> None:
+        if done > reported[index]:
+            reported[index] = done
+            task = max(done - 1, 0) // steps
+            on_progress(index, task, len(plan), done - task * steps, steps)
+
+    for index, seed in enumerate(seeds):
+        tell(index, there[seed] * steps)
+    rows = {seed: _run_seed(configuration, plan, seed, store) for seed in seeds if there[seed] == len(plan)}
+    waiting = [seed for seed in seeds if seed not in rows]
+    if engine is None:
+        jobs = min(len(waiting), jobs) if jobs is not None else _usual_jobs(plan, len(waiting))
+        jobs = jobs if jobs > 1 and _importable(configuration) else 1
+    threads = torch.get_num_threads() if engine is None else engine.threads
 
     def meanwhile() -> None:
-        for index, steps_done in enumerate(done):
-            if steps_done > reported[index]:
-                reported[index] = steps_done
-                report(index, steps_done)
+        for index, done in enumerate(workers.numbers[:, 0]):
+            if done == done:  # not NaN
+                tell(index, int(done))
 
-    folder, threads = None if store is None else store.path, torch.get_num_threads()
-    rows = {seed: _run_seed(configuration, plan, seed, store) for seed in seeds if seed not in waiting}
-    with executor_for(None, jobs, _begin, (payload, done)) as pool:
+    def submit(seed: int) -> Future[tuple[TaskRow, ...]]:
+        of_seed = {} if store is None else {key: row for key, row in store.rows.items() if key[0] == seed}
+        folder = None if store is None else (store.path.absolute(), store.token)
+        return workers.submit(_work, seed, seeds.index(seed), folder, of_seed, threads)
 
-        def submit(seed: int) -> Future[tuple[TaskRow, ...]]:
-            of_seed = {} if store is None else {key: row for key, row in store.rows.items() if key[0] == seed}
-            return pool.submit(_work, seed, seeds.index(seed), folder, of_seed, threads)
-
-        with contextlib.closing(completed(waiting, submit, at_once=jobs, meanwhile=meanwhile)) as outcomes:
+    shared = (configuration, plan)  # once for all processes: each task refers to the graph
+    with start_workers(
+        engine, jobs, items=len(seeds), columns=1, shared=shared, on_report=lambda: meanwhile()
+    ) as workers:
+        with contextlib.closing(completed(waiting, submit, workers, meanwhile)) as outcomes:
             rows |= dict(outcomes)
+        meanwhile()
     return {seed: rows[seed] for seed in seeds}
 
 
@@ -242,44 +253,33 @@ def _usual_jobs(plan: Sequence[Task], seeds: int) -> int:
     return jobs_for(seeds, threads=torch.get_num_threads(), memory=_PROCESS + largest * _VERTEX)
 
 
-def _pickled(configuration: Configuration, plan: Sequence[Task]) -> bytes | None:
-    """Return what other processes need; None if they cannot read it."""
+def _importable(configuration: Configuration) -> bool:
+    """Whether other processes of this machine can read the settings."""
     try:
         settings = pickle.dumps(configuration)
     except (pickle.PicklingError, AttributeError, TypeError):  # a function or class inside of another
         settings = b"__main__"
     if b"__main__" not in settings:
-        return pickle.dumps((configuration, plan))
+        return True
     log.info(
         "The seeds run one after the other: the model or the detector is defined in a script, a notebook or a "
         "function. Move it to a module to use several processes."
     )
-    return None
-
-
-_begun: tuple[bytes, Any] = b"", None
-"""In a process that runs seeds: what to unpickle, and the steps done by index of the seed, read by the main process."""
-
-
-def _begin(payload: bytes, done: Any) -> None:
-    global _begun  # the initializer of a process has no other place
-    _begun = payload, done
-
-
-@cache
-def _given() -> tuple[Configuration, Sequence[Task]]:
-    found: tuple[Configuration, Sequence[Task]] = pickle.loads(_begun[0])  # written by the main process
-    return found
+    return False
 
 
 def _work(
-    seed: int, index: int, folder: Path | None, rows: dict[tuple[int, int | str], TaskRow], threads: int
+    seed: int,
+    index: int,
+    folder: tuple[Path, str] | None,
+    rows: dict[tuple[int, int | str], TaskRow],
+    threads: int,
 ) -> tuple[TaskRow, ...]:
-    """Run a seed in a process of its own, which writes all files of the seed and its lines."""
-    configuration, plan = _given()
-    store = None if folder is None else RunFolder(folder, rows)
-    with threads_each(threads), contextlib.nullcontext() if store is None else store.from_process():
-        return _run_seed(configuration, plan, seed, store, partial(_begun[1].__setitem__, index))
+    """Run a seed in a worker, which writes all files of the seed and its lines."""
+    configuration, plan = given()
+    store = None if folder is None else RunFolder(folder[0], rows, folder[1])
+    with threads_each(threads), contextlib.nullcontext() if store is None else store.from_worker():
+        return _run_seed(configuration, plan, seed, store, partial(report, index, 0))
 
 
 def _run_seed(

@@ -13,8 +13,10 @@ A line counts once it ends in a newline; an incomplete last line is cut off. The
 its line, and its line before the checkpoint. So decisions without a line are written again, a learner that is behind
 the lines repeats the tasks it lacks, and a learner that is ahead of them is not used.
 
-One process holds the lock of the folder. Processes that it starts, one for each seed, write the files of their seed
-and append lines. They share a second lock, so that after a kill a new run waits until the last of them has ended.
+One process holds the lock of the folder. Its workers, one for each seed, write the files of their seed and append
+lines. They share a second lock, so that after a kill a new run waits until the last of them has ended. The file of that
+lock contains a token of the run: a worker that finds another one belongs to a run that has ended, and a worker that
+finds no file is on a machine that does not see the folder.
 """
 
 from __future__ import annotations
@@ -22,18 +24,19 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import platform
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evergraph.errors import EvergraphError, InputError
 from evergraph.evaluation.configuration import differences
-from evergraph.evaluation.processes import is_orphan
 from evergraph.evaluation.results import TaskRow
 from evergraph.storage.decoding import InvalidJsonError, parse_json
 from evergraph.storage.files import LOCK, append_line, disk_errors, locked, only_one, shared, sync_folder, write_atomic
@@ -66,8 +69,8 @@ _DESCRIBED = 25  # flagged vertices per task that get words and neighbours: thos
 class RunFolder:
     """The folder of a run while `open_run` locks it, with the rows that it already has."""
 
-    def __init__(self, path: Path, rows: dict[_SeedAndTime, TaskRow]) -> None:
-        self.path, self.rows = path, rows
+    def __init__(self, path: Path, rows: dict[_SeedAndTime, TaskRow], token: str) -> None:
+        self.path, self.rows, self.token = path, rows, token
 
     def append(self, row: TaskRow) -> None:
         """Append a row and sync it to disk, unless its seed and time are already there."""
@@ -106,12 +109,20 @@ class RunFolder:
         shutil.rmtree(self.checkpoint(seed), ignore_errors=True)
 
     @contextlib.contextmanager
-    def from_process(self) -> Iterator[None]:
-        """Write to the folder from a process that the holder of the lock has started."""
+    def from_worker(self) -> Iterator[None]:
+        """Write to the folder from a worker of the process that holds the lock."""
+        lock = self.path / PROCESSES
+        if not lock.exists():
+            raise InputError(
+                f"the machine {platform.node()} does not see this folder of a run",
+                file=self.path,
+                fix="choose a folder (--out) that all machines share under the same path",
+            )
         with contextlib.ExitStack() as held:
             with disk_errors(self.path, _NOT_WRITTEN):
-                held.enter_context(shared(self.path / PROCESSES))
-            if is_orphan():  # the lock is lost: the next run may have it
+                held.enter_context(shared(lock))
+                current = lock.read_text(encoding="ascii")
+            if current != self.token:
                 raise EvergraphError("the run has ended")
             yield
 
@@ -244,11 +255,12 @@ def open_run(
             folder.mkdir(parents=True, exist_ok=True)
             held.enter_context(locked(folder, "run"))
             _check_destination(folder)  # again: another process may have written to it before the lock
-            if (folder / PROCESSES).exists():
-                with only_one(folder / PROCESSES, f"{folder}: waiting for the processes of a killed run to end"):
-                    pass
+            token = uuid4().hex
+            waiting = f"{folder}: waiting for the processes of a killed run to end"
+            with only_one(folder / PROCESSES, waiting, holder=token):
+                pass
             rows = _prepare(folder, identity, times, replace=replace)
-        yield RunFolder(folder, rows)
+        yield RunFolder(folder, rows, token)
         with contextlib.suppress(OSError):
             (folder / PROCESSES).unlink(missing_ok=True)
             (folder / CHECKPOINTS).rmdir()  # unless another seed has a learner
@@ -260,7 +272,7 @@ def _check_destination(folder: Path) -> None:
         raise InputError("this is a file, not a folder", file=folder, fix="choose another folder")
     if not folder.is_dir() or (folder / MANIFEST).exists():
         return
-    if {entry.name for entry in folder.iterdir()} - {LOCK, f"{MANIFEST}.new"}:
+    if {entry.name for entry in folder.iterdir()} - {LOCK, PROCESSES, f"{MANIFEST}.new"}:
         raise InputError("the folder contains other files", file=folder, fix="choose an empty or a new folder")
 
 

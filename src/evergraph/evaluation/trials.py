@@ -1,13 +1,14 @@
 """Trials and grids: run each trial once, on any number of processes, and store each result as it finishes.
 
-A trial is one configuration with one seed on one graph; a grid is a list of trials. Several processes, started by one
-command or by several, can work on one grid: each claims a trial before it runs it, and finished trials are skipped.
+A trial is one configuration with one seed on one graph; a grid is a list of trials. A command claims a trial, has a
+worker run it (a process of this machine, or a task on a Ray cluster), and stores the result. Several commands can work
+on one grid: finished trials are skipped, and trials that another command has claimed are left to it.
 
 ::
 
     RESULTS/
       trials/dblp-easy.jsonl      one line per finished trial on that graph, only ever appended to
-      .claims/                    one file per trial that a process is running
+      .claims/                    one file per trial that a command is running
 
 Each line has a checksum. A line that is incomplete, changed, foreign or of another numerics version is reported and
 ignored, and its trial runs again.
@@ -23,15 +24,14 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from evergraph.errors import EvergraphError, InputError, os_error
-from evergraph.evaluation.processes import InProcess, completed, executor_for, threads_each
 from evergraph.evaluation.results import NUMERICS_VERSION
+from evergraph.evaluation.workers import RayEngine, Workers, check_jobs, completed, start_workers, threads_each
 from evergraph.storage.decoding import converted, parse_json
 from evergraph.storage.files import append_line, disk_errors
 
@@ -47,7 +47,10 @@ _WAIT = 5.0  # seconds before checking again on a trial that another process is 
 
 
 class Trial(Protocol):
-    """A picklable unit of work whose result depends only on its description and its seed."""
+    """A picklable unit of work whose result depends only on its description and its seed.
+
+    A trial that opens a graph with `graph_of` has its path in ``graph_path``, so that a cluster gets the graph once.
+    """
 
     @property
     def graph_name(self) -> str:
@@ -114,29 +117,46 @@ class TrialStore:
 
     folder: Path
     problems: list[Problem] = field(default_factory=list)
+    _found: dict[str, TrialResult] = field(default_factory=dict)
+    _places: dict[Path, tuple[int, int]] = field(default_factory=dict)  # bytes and lines that were read
 
-    def read(self, graph: str | None = None) -> dict[str, TrialResult]:
-        """Return all finished trials, or those on one graph, by key; sets `problems` to what had to be ignored."""
-        self.problems = []
-        found: dict[str, TrialResult] = {}
-        for path, content in _contents(self.folder / TRIALS, graph):
-            if content is None:
+    def read(self) -> dict[str, TrialResult]:
+        """Return all finished trials by key; sets `problems` to what had to be ignored."""
+        self.problems, self._found, self._places = [], {}, {}
+        for path, rest in self._read_on():
+            if rest is None:
                 self.problems.append(Problem(path, None, "this is not a file of results"))
+            elif rest:
+                self.problems.append(Problem(path, self._places[path][1] + 1, "the line is incomplete"))
+        return dict(self._found)
+
+    def has(self, key: str) -> bool:
+        """Whether a trial is finished; reads only what was appended since the last look."""
+        if key not in self._found:
+            for _ in self._read_on():
+                pass
+        return key in self._found
+
+    def _read_on(self) -> Iterator[tuple[Path, bytes | None]]:
+        """Read what was appended to each file; yields the file with its incomplete last line, or None if foreign."""
+        for path, start, content in _contents(self.folder / TRIALS, self._places):
+            if content is None:
+                yield path, None
                 continue
             *lines, rest = content.split(b"\n")
-            for number, line in enumerate(lines, start=1):
+            first = self._places.get(path, (0, 0))[1] + 1
+            self._places[path] = start + len(content) - len(rest), first - 1 + len(lines)
+            for number, line in enumerate(lines, start=first):
                 if not line.strip():
                     continue
                 row = _read(line)
                 if isinstance(row, str):
                     self.problems.append(Problem(path, number, row))
-                elif row.key in found:
+                elif row.key in self._found:
                     self.problems.append(Problem(path, number, "the same trial has an earlier line", again=False))
                 else:
-                    found[row.key] = row
-            if rest:
-                self.problems.append(Problem(path, len(lines) + 1, "the line is incomplete"))
-        return found
+                    self._found[row.key] = row
+            yield path, rest
 
     def append(self, trial: Trial, result: Mapping[str, Any], made: Mapping[str, Any]) -> TrialResult:
         """Append the result of a trial and sync it to disk."""
@@ -178,20 +198,22 @@ class TrialStore:
                     path.unlink()
 
 
-def _contents(folder: Path, graph: str | None) -> Iterator[tuple[Path, bytes | None]]:
-    """Return the files of a folder, or that of one graph, with their content; None for other files."""
+def _contents(folder: Path, places: Mapping[Path, tuple[int, int]]) -> Iterator[tuple[Path, int, bytes | None]]:
+    """Return the files of a folder with their content after the bytes already read; None for other files."""
     try:
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-            if graph is not None and path.name != graph + _SUFFIX:
-                continue
             if not path.name.endswith(_SUFFIX) or not path.is_file():
-                yield path, None
+                yield path, 0, None
+                continue
+            start = places.get(path, (0, 0))[0]
+            if start and path.stat().st_size == start:
                 continue
             with path.open("rb") as file:
                 with contextlib.suppress(OSError):  # not every file system can lock
                     _lock(file.fileno(), wait=True, shared=True)  # waits until a line is written completely
+                file.seek(start)
                 content = file.read()
-            yield path, content
+            yield path, start, content
     except OSError as error:
         raise os_error(error, "the results could not be read", file=folder) from error
 
@@ -248,10 +270,9 @@ def check_folder(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Done:
-    """Outcome of a trial: it ``ran``, was ``there`` already, runs ``elsewhere`` at the moment, or ``failed``."""
+    """Outcome of a trial: it ``ran``, was ``there`` already, or ``failed``."""
 
-    key: str
-    outcome: Literal["ran", "there", "elsewhere", "failed"]
+    outcome: Literal["ran", "there", "failed"]
     seconds: float = 0.0
     accuracy: float | None = None
     error: str = ""
@@ -293,9 +314,9 @@ def run_grid(
     trials: Sequence[Trial],
     folder: Path,
     *,
-    jobs: int = 1,
+    jobs: int | None = 1,
     threads: int | None = None,
-    executor: Executor | None = None,
+    engine: RayEngine | None = None,
     on_done: Callable[[GridState], object] | None = None,
 ) -> dict[str, TrialResult]:
     """Run all trials of a grid that have no result yet, and return all results of the grid by key.
@@ -307,15 +328,14 @@ def run_grid(
     folder
         Folder of the results (`TrialStore`).
     jobs, threads
-        Number of processes, and of threads in each; by default the processes share all cores.
-    executor
-        Anything with the ``submit`` of `concurrent.futures` whose workers see the same folder; by default, processes
-        are started. It gets up to ``2 * jobs`` trials at a time.
+        Number of trials at a time, and of threads of each; by default the processes share all cores, and a trial on Ray
+        has as many threads as it reserves cores.
+    engine
+        Run the trials on a Ray cluster. Only this process writes to the folder.
     on_done
         Called with the progress at the start and after each trial.
     """
-    if jobs < 1:
-        raise InputError(f"jobs is {jobs}", fix="pass a whole number of at least 1")
+    check_jobs(jobs)
     store = TrialStore(folder)
     by_key = {trial_key(trial): trial for trial in trials}
     there = store.read()
@@ -324,63 +344,96 @@ def run_grid(
     state = GridState(len(by_key), there=sum(key in there for key in by_key))
     if on_done is not None:
         on_done(state)
-    waiting = [trial for key, trial in by_key.items() if key not in there]
+    waiting = {key: trial for key, trial in by_key.items() if key not in there}
     if waiting:
-        threads = threads or max((os.cpu_count() or 1) // jobs, 1)
-        tally = _Tally(state, waiting, jobs, on_done)
+        if threads is None:
+            threads = max((os.cpu_count() or 1) // (jobs or 1), 1) if engine is None else engine.threads
+        tally = _Tally(state, waiting.values(), jobs or 1, on_done)
         for key, trial in by_key.items():
             if key in there:
                 tally.learn(trial, there[key].made["seconds"])
-        with executor_for(executor, min(jobs, len(waiting))) as pool:
-            _run_all(waiting, folder, threads, pool, jobs, tally)
+        paths = [path for trial in waiting.values() if (path := getattr(trial, "graph_path", None)) is not None]
+        with start_workers(engine, jobs, items=len(waiting), graphs=paths) as workers:
+            _run_all(waiting, store, workers, threads, tally)
     found = store.read()
     if state.errors:
         log.warning("%d of %d trials failed; the first: %s", state.failed, state.total, state.errors[0])
     return {key: found[key] for key in by_key if key in found}
 
 
-def _run_all(trials: Sequence[Trial], folder: Path, threads: int, pool: Executor, jobs: int, tally: _Tally) -> None:
-    """Keep the pool busy; check trials that run elsewhere again when all others are done."""
-    at_once = 1 if isinstance(pool, InProcess) else 2 * jobs  # one spare trial each, so that no process idles
-    while trials:
-        elsewhere = []
-        with contextlib.closing(
-            completed(trials, lambda trial: pool.submit(work, folder, trial, threads), at_once)
-        ) as outcomes:
-            for trial, done in outcomes:
-                if done.outcome == "elsewhere":
-                    elsewhere.append(trial)
+def _run_all(waiting: Mapping[str, Trial], store: TrialStore, workers: Workers, threads: int, tally: _Tally) -> None:
+    """Run all trials; look again at those that other commands have claimed when all others are done."""
+    while True:
+        with contextlib.closing(_Claims(waiting, store, tally)) as claims:
+            for (key, trial), found in completed(
+                claims, lambda item: workers.submit(measure, item[1], threads), workers
+            ):
+                if found.error:
+                    tally.add(Done("failed", error=found.error), trial)
                 else:
-                    tally.add(done, trial)
-        if elsewhere:
-            time.sleep(_WAIT)
-        trials = elsewhere
+                    store.append(trial, found.result, found.made)
+                    tally.add(Done("ran", found.made["seconds"], _accuracy(found.result)), trial)
+                claims.release(key)
+        waiting = claims.elsewhere
+        if not waiting:
+            return
+        time.sleep(_WAIT)
 
 
-def work(folder: Path, trial: Trial, threads: int) -> Done:
-    """Run one trial in a worker, unless it has a result or runs elsewhere."""
+class _Claims:
+    """Claims trials one by one, just before they are submitted; ``elsewhere`` are those that other commands have."""
+
+    def __init__(self, waiting: Mapping[str, Trial], store: TrialStore, tally: _Tally) -> None:
+        self._waiting, self._store, self._tally = waiting, store, tally
+        self._held: dict[str, contextlib.ExitStack] = {}
+        self.elsewhere: dict[str, Trial] = {}
+
+    def __iter__(self) -> Iterator[tuple[str, Trial]]:
+        for key, trial in self._waiting.items():
+            self._held[key] = contextlib.ExitStack()
+            if not self._held[key].enter_context(self._store.claimed(key)):
+                self.elsewhere[key] = trial
+            elif self._store.has(key):
+                self._tally.add(Done("there"), trial)
+            else:
+                yield key, trial
+                continue
+            self.release(key)
+
+    def release(self, key: str) -> None:
+        self._held.pop(key).close()
+
+    def close(self) -> None:
+        for key in list(self._held):
+            self.release(key)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What a worker returns of a trial: its result and how it was made, or the message of its error."""
+
+    result: Mapping[str, Any] = field(default_factory=dict)
+    made: Mapping[str, Any] = field(default_factory=dict)
+    error: str = ""
+
+
+def measure(trial: Trial, threads: int) -> Measurement:
+    """Run one trial in a worker."""
     import evergraph
 
-    store, key = TrialStore(folder), trial_key(trial)
-    with store.claimed(key) as mine, threads_each(threads):
-        if not mine:
-            return Done(key, "elsewhere")
-        if key in store.read(trial.graph_name):
-            return Done(key, "there")
-        start = time.perf_counter()
-        try:
+    start = time.perf_counter()
+    try:
+        with threads_each(threads):
             result = trial.run()
-        except EvergraphError as error:
-            return Done(key, "failed", error=f"{in_words(trial)}: {error}")
-        seconds = time.perf_counter() - start
-        made = {
-            "version": evergraph.__version__,
-            "threads": threads,
-            "seconds": round(seconds, 3),
-            "when": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
-        store.append(trial, result, made)
-    return Done(key, "ran", seconds, _accuracy(result))
+    except EvergraphError as error:
+        return Measurement(error=f"{in_words(trial)}: {error}")
+    made = {
+        "version": evergraph.__version__,
+        "threads": threads,
+        "seconds": round(time.perf_counter() - start, 3),
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    return Measurement(result, made)
 
 
 def _accuracy(result: Any) -> float | None:

@@ -13,8 +13,8 @@ import numpy as np
 from evergraph import __version__
 from evergraph.evaluation.comparison import Comparison
 from evergraph.evaluation.configuration import seed_ranges
-from evergraph.evaluation.processes import graph_of
 from evergraph.evaluation.results import NUMERICS_VERSION, Summary
+from evergraph.evaluation.workers import graph_of
 from evergraph.presentation import style
 from evergraph.presentation.style import save
 from evergraph.presentation.table import Cell, Column, Row, Section, Table, write
