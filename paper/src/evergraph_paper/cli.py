@@ -10,11 +10,16 @@ import typer
 
 from evergraph.cli.common import (
     SEEDS_HELP,
+    AddressOption,
+    EngineOption,
     InterruptError,
+    JobsOption,
     Json,
     Quiet,
+    ResourcesOption,
     console,
     echo,
+    engine_of,
     graphs_like,
     parse_seeds,
     print_json,
@@ -69,9 +74,10 @@ def reproduce(
     rates: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Learning rates chosen by tune. Default: the paper's.")
     ] = None,
-    jobs: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Number of processes. Default: one per core.")
-    ] = None,
+    jobs: JobsOption = None,
+    engine: EngineOption = "local",
+    address: AddressOption = None,
+    resources: ResourcesOption = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Quick test: one seed, few steps; a small graph if none is named.")
     ] = False,
@@ -90,6 +96,7 @@ def reproduce(
         raise InputError(f"{' and '.join(given)} were given", fix="give only one of them: each sets the seeds")
     wanted = parse_seeds(seeds or "0")
     set_up_logging(quiet)
+    on = engine_of(engine, address, resources)
     from evergraph_paper.reproduction import Reproduction
 
     job = Reproduction(
@@ -99,7 +106,8 @@ def reproduce(
         models=None if models is None else tuple(dict.fromkeys(name.strip() for name in models.split(","))),
         planetoid=planetoid,
         rates=rates,
-        jobs=jobs or os.cpu_count() or 1,
+        jobs=jobs or (None if on is not None else os.cpu_count() or 1),
+        engine=on,
         quick=quick,
         full=full,
         only_show=show,

@@ -14,7 +14,7 @@ from evergraph.errors import InputError
 from evergraph.evaluation.configuration import seed_ranges
 from evergraph.evaluation.results import NUMERICS_VERSION
 from evergraph.evaluation.trials import GridState, Trial, TrialResult, TrialStore, check_folder, run_grid
-from evergraph.evaluation.workers import graph_of
+from evergraph.evaluation.workers import RayEngine, graph_of
 from evergraph.presentation.style import save
 from evergraph.presentation.table import Table, write
 from evergraph.storage.files import write_atomic
@@ -239,7 +239,8 @@ class Reproduction:
     models: tuple[str, ...] | None = None
     planetoid: Path | None = None
     rates: Path | None = None
-    jobs: int = 1
+    jobs: int | None = 1
+    engine: RayEngine | None = None
     quick: bool = False
     full: bool = False
     only_show: bool = False
@@ -318,8 +319,9 @@ class Reproduction:
                     self.on_done(name, state)
 
             # For a quick test, starting processes takes longer than running.
-            jobs, threads = (1, 1) if self.quick else (self.jobs, None)
-            run_grid(trials, self.results, jobs=jobs, threads=threads, on_done=on_done)
+            quick = self.quick and self.engine is None
+            jobs, threads = (1, 1) if quick else (self.jobs, None)
+            run_grid(trials, self.results, jobs=jobs, threads=threads, engine=self.engine, on_done=on_done)
             self.failed += self._last.failed
         store = TrialStore(self.results)
         found = store.read()

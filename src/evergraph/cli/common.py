@@ -22,6 +22,7 @@ from evergraph.presentation.text import command_line, visible, visible_json
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from evergraph.evaluation.workers import RayEngine
     from evergraph.learning.task import History
 
 _MOST_SEEDS = 1_000
@@ -74,6 +75,35 @@ HISTORY_HELP = "Past periods to train on; auto: as many as cover half of the tim
 HistoryOption = Annotated[str, option("history", "auto|full|N", HISTORY_HELP)]
 SEEDS_HELP = "Seeds, one run for each: 0-4, or 0,2,5, or 3."
 Seeds = Annotated[str, option("seeds", "SEEDS", SEEDS_HELP)]
+
+# Where the work runs
+Engine = Literal["local", "ray"]
+EngineOption = Annotated[
+    Engine, option("engine", None, "Run on processes of this machine (local), or on a Ray cluster (ray).")
+]
+AddressOption = Annotated[
+    str | None,
+    option(
+        "address",
+        "ADDRESS",
+        "Only for --engine ray: a running cluster, such as 10.0.0.5:6379, or auto. Default: RAY_ADDRESS, or else a new "
+        "cluster on this machine that ends with the command.",
+    ),
+]
+JOBS_HELP = (
+    "How many to run at a time. Default: as many as cores and memory allow; with --engine ray, as many as the cluster "
+    "has resources for."
+)
+JobsOption = Annotated[int | None, option("jobs", "N", JOBS_HELP, min=1)]
+ResourcesOption = Annotated[
+    str | None,
+    option(
+        "resources",
+        "RESOURCES",
+        "Only for --engine ray: what each one reserves, such as cpu=2,memory=4GB,gpu=1, or any resource that the "
+        "cluster defines. Default: cpu=1.",
+    ),
+]
 
 # Models and detectors
 MODEL_HELP = f"Model: {', '.join(MODELS)}. Settings may follow, as in sgc:hops=3."
@@ -200,6 +230,40 @@ def parse_seeds(text: str) -> tuple[int, ...]:
             raise InputError(f"--seeds {text} are more than {_MOST_SEEDS:,}", fix="give fewer seeds")
         seeds |= dict.fromkeys(range(first, last + 1))
     return tuple(seeds)
+
+
+_UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+
+def parse_resources(text: str) -> dict[str, float]:
+    """Parse the value of ``--resources``.
+
+    Examples
+    --------
+    >>> parse_resources("cpu=2,memory=4GB")
+    {'cpu': 2.0, 'memory': 4000000000.0}
+    """
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*([A-Za-z][\w.-]*)\s*=\s*(\d{1,15}(?:\.\d{1,6})?)\s*([KMGT]B)?\s*", part)
+        if match is None or (match[3] and match[1] != "memory"):
+            raise InputError(f"--resources is {text!r}", fix="write it as in cpu=2,memory=4GB")
+        found[match[1]] = float(match[2]) * _UNITS[match[3] or ""]
+    return found
+
+
+def engine_of(engine: Engine, address: str | None, resources: str | None) -> RayEngine | None:
+    """Return the settings of Ray; None if the work runs on this machine."""
+    if engine == "local":
+        for name, value in (("--address", address), ("--resources", resources)):
+            if value is not None:
+                raise InputError(f"{name} is given without --engine ray", fix="add --engine ray, or leave it out")
+        return None
+    from evergraph.evaluation.cluster import import_ray
+    from evergraph.evaluation.workers import RayEngine
+
+    import_ray()  # a clear error before any work
+    return RayEngine(address, {} if resources is None else parse_resources(resources))
 
 
 def refuse_workspaces(*graphs: str) -> None:

@@ -9,13 +9,16 @@ import typer
 
 from evergraph.cli.common import (
     SCORES_HELP,
+    AddressOption,
     Dropout,
+    EngineOption,
     FirstTask,
     Hidden,
     HistoryOption,
     Hops,
     InputsOption,
     InterruptError,
+    JobsOption,
     Json,
     LabelLatency,
     LabelRate,
@@ -24,12 +27,14 @@ from evergraph.cli.common import (
     ModelOption,
     ModeOption,
     Quiet,
+    ResourcesOption,
     RestartOption,
     Seeds,
     Steps,
     console,
     echo,
     echo_next,
+    engine_of,
     graphs_like,
     parse_history,
     parse_seeds,
@@ -86,7 +91,10 @@ def compare(
     out: Annotated[
         Path, typer.Option(metavar="FOLDER", help="Folder for trainings and results; trainings are used again.")
     ] = Path("compared"),
-    jobs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Processes. Default: one for each core.")] = None,
+    jobs: JobsOption = None,
+    engine: EngineOption = "local",
+    address: AddressOption = None,
+    resources: ResourcesOption = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -97,6 +105,7 @@ def compare(
     """
     wanted, wanted_history = parse_seeds(seeds), parse_history(history)
     set_up_logging(quiet)
+    on = engine_of(engine, address, resources)
     from evergraph.evaluation.comparison import candidates
     from evergraph.evaluation.comparison import compare as compare_all
     from evergraph.evaluation.configuration import Configuration
@@ -129,15 +138,17 @@ def compare(
                 if update is not None:
                     update(description=in_words(state), completed=state.done, total=state.total)
 
-            number = jobs or cores_here()
+            number = jobs or (cores_here() if on is None else None)
             if leave_one_out:
                 from evergraph.evaluation.leave_one_out import leave_one_out as compare_left_out
 
                 found = compare_left_out(
-                    graphs, chosen, configuration, groups, wanted, out=out, jobs=number, on_done=on_done
+                    graphs, chosen, configuration, groups, wanted, out=out, jobs=number, engine=on, on_done=on_done
                 )
             else:
-                found = compare_all(graphs, chosen, configuration, wanted, out=out, jobs=number, on_done=on_done)
+                found = compare_all(
+                    graphs, chosen, configuration, wanted, out=out, jobs=number, engine=on, on_done=on_done
+                )
         files = write_comparison(found, out) if found.outcomes else []
     except KeyboardInterrupt:
         stored = "Interrupted. Finished trainings are stored"

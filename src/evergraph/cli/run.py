@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evergraph.cli.common import (
+    AddressOption,
     Alpha,
     DetectorOption,
     Dropout,
+    EngineOption,
     FirstTask,
     GraphArgument,
     Hidden,
@@ -29,6 +31,7 @@ from evergraph.cli.common import (
     ModeOption,
     ObjectiveOption,
     Quiet,
+    ResourcesOption,
     RestartOption,
     Seeds,
     Steps,
@@ -37,6 +40,7 @@ from evergraph.cli.common import (
     console,
     echo,
     echo_next,
+    engine_of,
     parse_history,
     parse_seeds,
     print_json,
@@ -100,6 +104,9 @@ def run(
     ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Start over in the folder of --out.")] = False,
     jobs: Annotated[int | None, typer.Option(min=1, metavar="N", help=_JOBS)] = None,
+    engine: EngineOption = "local",
+    address: AddressOption = None,
+    resources: ResourcesOption = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -110,6 +117,7 @@ def run(
     """
     wanted, wanted_history = parse_seeds(seeds), parse_history(history)
     set_up_logging(quiet)
+    on = engine_of(engine, address, resources)
     from evergraph.datasets import load
     from evergraph.evaluation.configuration import Configuration
     from evergraph.evaluation.run import run as run_configuration
@@ -150,7 +158,15 @@ def run(
                     )
 
             result = run_configuration(
-                configuration, opened, wanted, out=out, replace=replace, jobs=jobs, on_progress=on_progress, name=graph
+                configuration,
+                opened,
+                wanted,
+                out=out,
+                replace=replace,
+                jobs=jobs,
+                engine=on,
+                on_progress=on_progress,
+                name=graph,
             )
     except KeyboardInterrupt:
         again = "" if not replace else ", without --replace,"
