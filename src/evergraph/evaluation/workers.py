@@ -88,7 +88,7 @@ class Workers(ABC):
     """Workers of a command, as the main process sees them.
 
     ``numbers`` has what work has reported: a row for each item and a column for each of its numbers, NaN before.
-    ``at_once`` is the number of items to submit at a time: as many as can run, and spare ones so that no worker idles.
+    ``at_once`` is the number of items to submit at a time.
     """
 
     numbers: NDArray[np.float64]
@@ -308,7 +308,7 @@ class ProcessWorkers(Workers):
         self.numbers[:] = np.nan
         self._records = context.SimpleQueue()
         level = logging.getLogger(LOGGER).getEffectiveLevel()
-        self.at_once = jobs + 1
+        self.at_once = jobs
         self._pool = ProcessPoolExecutor(
             jobs,
             mp_context=context,
