@@ -29,6 +29,7 @@ from evergraph.evaluation.configuration import Configuration
 from evergraph.evaluation.metrics import over_seeds
 from evergraph.evaluation.replay import ReplayedTask, open_recording, replay
 from evergraph.evaluation.run import run
+from evergraph.evaluation.workers import InProcess
 from evergraph.nn import GraphSAGE
 from evergraph.presentation.table import Section
 from evergraph.report.comparison import compared_table, tasks_figure, write_comparison

@@ -117,7 +117,7 @@ def run(
     """
     wanted, wanted_history = parse_seeds(seeds), parse_history(history)
     set_up_logging(quiet)
-    on = engine_of(engine, address, resources)
+    on = engine_of(engine, address, resources, jobs)
     from evergraph.datasets import load
     from evergraph.evaluation.configuration import Configuration
     from evergraph.evaluation.run import run as run_configuration

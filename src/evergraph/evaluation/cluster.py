@@ -56,11 +56,10 @@ def import_ray() -> Any:
 
 
 @contextlib.contextmanager
-def connected(engine: RayEngine, cpus: int | None = None) -> Iterator[Any]:
+def connected(engine: RayEngine) -> Iterator[Any]:
     """Connect to a cluster, or start one on this machine, for a block; yields the module ``ray``.
 
-    A connection that this process has already is used and left open. ``cpus`` is the size of a cluster that is started;
-    by default all cores.
+    A connection that this process has already is used and left open.
     """
     ray = import_ray()
     if ray.is_initialized():
@@ -69,7 +68,7 @@ def connected(engine: RayEngine, cpus: int | None = None) -> Iterator[Any]:
     address = engine.address or os.environ.get("RAY_ADDRESS") or "local"
     settings: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
     if address == "local":
-        settings |= {"num_cpus": cpus, "include_dashboard": True}
+        settings |= {"include_dashboard": True}
     else:
         log.warning(_TRUST, address)
     try:
@@ -97,13 +96,11 @@ def _first_line(error: BaseException) -> str:
 class RayWorkers(Workers):
     """Workers on a Ray cluster, as the main process sees them; `Workers` documents the methods."""
 
-    def __init__(
-        self, engine: RayEngine, jobs: int | None, shape: tuple[int, int], shared: Any, graphs: Iterable[str]
-    ) -> None:
+    def __init__(self, engine: RayEngine, shape: tuple[int, int], shared: Any, graphs: Iterable[str]) -> None:
         self.numbers = np.full(shape, np.nan)
-        self._engine, self._jobs = engine, jobs
+        self._engine = engine
         self._open = contextlib.ExitStack()
-        self._ray = ray = self._open.enter_context(connected(engine, jobs))
+        self._ray = ray = self._open.enter_context(connected(engine))
         try:
             self._options = _options(engine)
             here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
@@ -161,8 +158,8 @@ class RayWorkers(Workers):
 
     def _update_size(self) -> None:
         """Set the number of items to submit; nodes may join and leave."""
-        if self._jobs is not None:
-            self.at_once = self._jobs
+        if self._engine.jobs is not None:
+            self.at_once = self._engine.jobs
             return
         if time.monotonic() < self._looked + _LOOK:
             return
