@@ -2,12 +2,14 @@
 
 import contextlib
 import dataclasses
+import gc
 import logging
 import os
 import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -74,6 +76,9 @@ def ray():
     pytest.importorskip("ray", reason="the extra evergraph[ray] is not installed")
     with cluster.connected(RayEngine(address="local")) as ray:
         yield ray
+    with warnings.catch_warnings():  # Ray does not wait for all processes that it has ended
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @pytest.mark.slow
@@ -259,6 +264,21 @@ class TestClusters(RayTests):
         assert not usage_lib.usage_stats_enabled()
         assert ray.get(ray.remote(_usage).remote()) == ("0", False)
 
+    def test_only_who_knows_the_token_can_use_a_cluster_that_is_started(self, ray):
+        code = (
+            f"import ray; ray.init(address={ray.get_runtime_context().gcs_address!r}, log_to_driver=False); "
+            "print('inside', ray.cluster_resources()['CPU'] > 0)"
+        )
+        none = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
+        for more, inside in (
+            ({}, False),
+            ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64}, False),
+            (None, True),
+        ):
+            env = dict(os.environ) if more is None else none | more
+            found = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+            assert ("inside True" in found.stdout) == (found.returncode == 0) == inside
+
     @pytest.mark.usefixtures("ray")
     def test_nodes_with_another_version_are_refused(self, monkeypatch):
         monkeypatch.setattr(cluster, "__version__", "0.0.1")
@@ -285,7 +305,8 @@ class TestClusters(RayTests):
                 pass
         assert [settings["address"] for settings in started] == ["10.0.0.5:6379", "local"]
         assert caplog.text.count("A Ray cluster runs any code that anyone who can reach it sends") == 1
-        assert "Ray's dashboard: http://127.0.0.1:8265" in caplog.text
+        assert "Ray's dashboard: http://127.0.0.1:8265 (token: " in caplog.text
+        assert "RAY_AUTH_TOKEN" not in os.environ
 
 
 def _usage():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -59,31 +60,48 @@ def import_ray() -> Any:
 def connected(engine: RayEngine) -> Iterator[Any]:
     """Connect to a cluster, or start one on this machine, for a block; yields the module ``ray``.
 
-    A connection that this process has already is used and left open.
+    A connection that this process has already is used and left open. Ray listens on all network interfaces, so a
+    cluster that is started here refuses whoever does not know its token.
     """
     ray = import_ray()
     if ray.is_initialized():
         yield ray
         return
     address = engine.address or os.environ.get("RAY_ADDRESS") or "local"
-    settings: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
-    if address == "local":
-        settings |= {"include_dashboard": True}
-    else:
+    token = secrets.token_hex(32) if address == "local" and "RAY_AUTH_MODE" not in os.environ else None
+    if address != "local":
         log.warning(_TRUST, address)
+    with _environment({} if token is None else {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}):
+        try:
+            context = ray.init(
+                address=address,
+                logging_level=logging.ERROR,
+                log_to_driver=False,
+                **({"include_dashboard": True} if address == "local" else {}),
+            )
+        except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+            raise EvergraphError(
+                f"there is no Ray cluster at {address} ({_first_line(error)})",
+                fix="start one with 'ray start --head', or leave --address out to use this machine alone",
+            ) from error
+        if context.dashboard_url:
+            key = "" if token is None else f" (token: {token})"
+            log.info("Ray's dashboard: http://%s%s", context.dashboard_url, key)
+        try:
+            yield ray
+        finally:
+            ray.shutdown()
+
+
+@contextlib.contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables for a block; processes that it starts inherit them."""
+    os.environ.update(variables)
     try:
-        context = ray.init(address=address, **settings)
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-        raise EvergraphError(
-            f"there is no Ray cluster at {address} ({_first_line(error)})",
-            fix="start one with 'ray start --head', or leave --address out to use this machine alone",
-        ) from error
-    if context.dashboard_url:
-        log.info("Ray's dashboard: http://%s", context.dashboard_url)
-    try:
-        yield ray
+        yield
     finally:
-        ray.shutdown()
+        for name in variables:
+            os.environ.pop(name, None)
 
 
 def _first_line(error: BaseException) -> str:
