@@ -262,7 +262,7 @@ def engine_of(engine: Engine, address: str | None, resources: str | None, jobs: 
     from evergraph.evaluation.cluster import import_ray
     from evergraph.evaluation.workers import RayEngine
 
-    import_ray()  # a clear error before any work
+    import_ray(address)  # a clear error before any work
     return RayEngine(address, {} if resources is None else parse_resources(resources), jobs)
 
 

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import os
 import secrets
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -46,9 +47,15 @@ _USUAL = {"cpu": "num_cpus", "gpu": "num_gpus", "memory": "memory"}
 _COUNTED = {"cpu": "CPU", "gpu": "GPU"}  # as a cluster names them
 
 
-def import_ray() -> Any:
-    """Return the module ``ray``, with its usage statistics off unless the user turned them on."""
+def import_ray(address: str | None = None) -> Any:
+    """Return the module ``ray``, with its usage statistics off unless the user turned them on.
+
+    Ray listens on all network interfaces. So if it will start a cluster on this machine (``address`` is None), it is
+    told to refuse whoever does not know a token. Ray reads this when it is imported.
+    """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if _is_new(address) and "ray" not in sys.modules and "RAY_AUTH_MODE" not in os.environ:
+        os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     try:
         import ray
     except ImportError as error:
@@ -56,52 +63,46 @@ def import_ray() -> Any:
     return ray
 
 
+def _is_new(address: str | None) -> bool:
+    return (address or os.environ.get("RAY_ADDRESS") or "local") == "local"
+
+
 @contextlib.contextmanager
 def connected(engine: RayEngine) -> Iterator[Any]:
     """Connect to a cluster, or start one on this machine, for a block; yields the module ``ray``.
 
-    A connection that this process has already is used and left open. Ray listens on all network interfaces, so a
-    cluster that is started here refuses whoever does not know its token.
+    A connection that this process has already is used and left open.
     """
-    ray = import_ray()
+    ray = import_ray(engine.address)
     if ray.is_initialized():
         yield ray
         return
-    address = engine.address or os.environ.get("RAY_ADDRESS") or "local"
-    token = secrets.token_hex(32) if address == "local" and "RAY_AUTH_MODE" not in os.environ else None
-    if address != "local":
+    if new := _is_new(engine.address):
+        address = "local"
+    else:
+        address = engine.address or os.environ["RAY_ADDRESS"]
         log.warning(_TRUST, address)
-    with _environment({} if token is None else {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}):
-        try:
-            context = ray.init(
-                address=address,
-                logging_level=logging.ERROR,
-                log_to_driver=False,
-                **({"include_dashboard": True} if address == "local" else {}),
-            )
-        except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-            raise EvergraphError(
-                f"there is no Ray cluster at {address} ({_first_line(error)})",
-                fix="start one with 'ray start --head', or leave --address out to use this machine alone",
-            ) from error
-        if context.dashboard_url:
-            key = "" if token is None else f" (token: {token})"
-            log.info("Ray's dashboard: http://%s%s", context.dashboard_url, key)
-        try:
-            yield ray
-        finally:
-            ray.shutdown()
-
-
-@contextlib.contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables for a block; processes that it starts inherit them."""
-    os.environ.update(variables)
     try:
-        yield
+        context = ray.init(
+            address=address,
+            logging_level=logging.ERROR,
+            log_to_driver=False,
+            **({"include_dashboard": True} if new else {}),
+        )
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+        if new:
+            raise EvergraphError(f"Ray could not start on this machine ({_first_line(error)})") from error
+        raise EvergraphError(
+            f"there is no Ray cluster at {address} ({_first_line(error)})",
+            fix="start one with 'ray start --head', or leave --address out to use this machine alone",
+        ) from error
+    if context.dashboard_url:
+        token = os.environ.get("RAY_AUTH_TOKEN") if new else None
+        log.info("Ray's dashboard: http://%s%s", context.dashboard_url, f" (token: {token})" if token else "")
+    try:
+        yield ray
     finally:
-        for name in variables:
-            os.environ.pop(name, None)
+        ray.shutdown()
 
 
 def _first_line(error: BaseException) -> str:
