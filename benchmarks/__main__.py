@@ -26,6 +26,7 @@ BENCHMARKS = (
     "bench_import",
     "bench_encode",
     "bench_scale",
+    "bench_ray",
 )
 
 

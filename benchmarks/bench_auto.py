@@ -19,8 +19,8 @@ def decided(path: str, out: str) -> dict[str, float]:
 
     from evergraph.detect import AutoDetector, Softmax
     from evergraph.evaluation.configuration import Configuration
-    from evergraph.evaluation.workers import graph_of
     from evergraph.evaluation.replay import record, replay
+    from evergraph.evaluation.workers import graph_of
 
     torch.set_num_threads(1)
     graph, _ = graph_of(path)
