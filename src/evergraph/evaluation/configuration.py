@@ -31,6 +31,9 @@ class Configuration:
         See `LifelongLearner`.
     history, first, label_rate, mode, label_latency
         See `tasks`.
+    workers
+        Number of workers that train each window with Ray (`DataParallel`); 1 trains without Ray. The numbers depend on
+        it.
 
     Examples
     --------
@@ -55,6 +58,7 @@ class Configuration:
     text: TextMode = "past"
     inputs: str | Sequence[str] = "auto"
     label_latency: int = 0
+    workers: int = 1
 
     def __post_init__(self) -> None:
         from evergraph.detect import Detector
@@ -82,8 +86,10 @@ class Configuration:
 
     def learner(self, seed: int) -> LifelongLearner:
         """Return an untrained learner."""
+        from evergraph.learning.data_parallel import DataParallel
         from evergraph.learning.learner import LifelongLearner
 
+        trainer = DataParallel(self.workers)  # checks the number
         return LifelongLearner(
             self.model,
             self.detector,
@@ -94,6 +100,7 @@ class Configuration:
             text=self.text,
             inputs=self.inputs,
             seed=seed,
+            trainer=None if self.workers == 1 else trainer,
         )
 
     def described(self, axis: TimeAxis) -> dict[str, Any]:
@@ -145,7 +152,7 @@ def complete_settings(stored: Mapping[str, Any], other: Mapping[str, Any] | None
     ``other`` is the configuration to compare with: on the same graph, only one of words and numbers is possible.
     """
     numbers = other is not None and other.get("inputs") == "numbers"
-    return {"inputs": "numbers" if numbers else "words", "label_latency": 0, **stored}
+    return {"inputs": "numbers" if numbers else "words", "label_latency": 0, "workers": 1, **stored}
 
 
 def _word(value: object) -> str:
