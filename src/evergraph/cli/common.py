@@ -130,6 +130,11 @@ INPUTS_HELP = (
     "numbers, encoder (vectors), categories. auto: what the graph has and what pays on its past."
 )
 InputsOption = Annotated[str, option("inputs", "BLOCKS", INPUTS_HELP)]
+DEVICE_HELP = (
+    "Device to compute on, as torch names it: cpu, cuda, cuda:1, mps. auto: cuda if there is one, else cpu. It is not "
+    "stored with the results."
+)
+Device = Annotated[str, option("device", "NAME", DEVICE_HELP)]
 MODE_HELP = "transductive: train with the unlabelled test vertices in the graph; inductive: without them."
 ModeOption = Annotated[Mode, option("mode", None, MODE_HELP)]
 

@@ -9,6 +9,7 @@ import typer
 
 from evergraph.cli.common import (
     SCORES_HELP,
+    Device,
     Dropout,
     FirstTask,
     Hidden,
@@ -87,6 +88,7 @@ def compare(
         Path, typer.Option(metavar="FOLDER", help="Folder for trainings and results; trainings are used again.")
     ] = Path("compared"),
     jobs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Processes. Default: one for each core.")] = None,
+    device: Device = "cpu",
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -103,6 +105,7 @@ def compare(
     from evergraph.evaluation.processes import cores_here
     from evergraph.evaluation.recommendation import recommend
     from evergraph.names import build_model
+    from evergraph.nn.device import choose_device
     from evergraph.report.comparison import write_comparison
 
     refuse_workspaces(*graphs)
@@ -121,6 +124,7 @@ def compare(
         label_rate=label_rate,
         label_latency=label_latency,
         mode=mode,
+        device=choose_device(device),
     )
     try:
         with progress("starting", quiet, lines=True) as update:

@@ -12,6 +12,7 @@ import typer
 from evergraph.cli.common import (
     Alpha,
     DetectorOption,
+    Device,
     Dropout,
     FirstTask,
     GraphArgument,
@@ -60,6 +61,11 @@ _JOBS = (
     "seed uses one thread, or as many as OMP_NUM_THREADS says."
 )
 
+_WORKERS = (
+    "Train each window on N workers with Ray (data-parallel); needs evergraph[ray] and a model that trains on "
+    "mini-batches (--model saint). A step averages the gradients of one batch from each worker, so the results depend on N."
+)
+
 _MOST_TASKS = 40
 _HEADLINE = {
     "accuracy": ("accuracy", "share of vertices whose most likely known class is correct"),
@@ -100,6 +106,8 @@ def run(
     ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Start over in the folder of --out.")] = False,
     jobs: Annotated[int | None, typer.Option(min=1, metavar="N", help=_JOBS)] = None,
+    workers: Annotated[int, typer.Option(min=1, metavar="N", help=_WORKERS)] = 1,
+    device: Device = "cpu",
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -116,6 +124,7 @@ def run(
     from evergraph.evaluation.run import run as run_configuration
     from evergraph.evaluation.run_folder import RESULTS
     from evergraph.names import build_detector, build_model
+    from evergraph.nn.device import choose_device
 
     configuration = Configuration(
         model=build_model(model, hidden=hidden, layers=layers, dropout=dropout, hops=hops),
@@ -131,6 +140,8 @@ def run(
         label_latency=label_latency,
         mode=mode,
         text=text,
+        workers=workers,
+        device=choose_device(device),
     )
     refuse_workspaces(graph)
     opened = load(graph)

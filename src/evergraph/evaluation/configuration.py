@@ -34,6 +34,9 @@ class Configuration:
     workers
         Number of workers that train each window with Ray (`DataParallel`); 1 trains without Ray. The numbers depend on
         it.
+    device
+        Device to compute on, as in `LifelongLearner`. It is a property of the machine: neither descriptions nor
+        comparisons of configurations contain it.
 
     Examples
     --------
@@ -59,6 +62,7 @@ class Configuration:
     inputs: str | Sequence[str] = "auto"
     label_latency: int = 0
     workers: int = 1
+    device: str = field(default="cpu", compare=False)
 
     def __post_init__(self) -> None:
         from evergraph.detect import Detector
@@ -100,12 +104,13 @@ class Configuration:
             text=self.text,
             inputs=self.inputs,
             seed=seed,
+            device=self.device,
             trainer=None if self.workers == 1 else trainer,
         )
 
     def described(self, axis: TimeAxis) -> dict[str, Any]:
-        """Return all settings as a dict for JSON, defaults included; periods as the time axis writes them."""
-        found = {entry.name: described(getattr(self, entry.name)) for entry in fields(self)}
+        """Return all settings but the device as a dict for JSON; periods as the time axis writes them."""
+        found = {entry.name: described(getattr(self, entry.name)) for entry in fields(self) if entry.compare}
         found["first"] = None if self.first is None else axis.value(axis.period(self.first))
         for name, value in flat(found).items():
             if isinstance(value, float) and not math.isfinite(value):
@@ -113,8 +118,8 @@ class Configuration:
         return found
 
 
-TRAINING_SETTINGS = tuple(entry.name for entry in fields(Configuration) if entry.name != "detector")
-"""Names of all settings but the detector."""
+TRAINING_SETTINGS = tuple(entry.name for entry in fields(Configuration) if entry.name not in ("detector", "device"))
+"""Names of all settings but the detector and the device."""
 
 
 def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

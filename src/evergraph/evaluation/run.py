@@ -160,6 +160,10 @@ def run(
         raise InputError("no seed is given", fix="pass at least one")
     if jobs is not None and jobs < 1:
         raise InputError(f"jobs is {jobs}", fix="pass a whole number of at least 1, or None")
+    if configuration.workers > 1:
+        if jobs is not None and jobs > 1:
+            raise InputError("jobs and workers are both above 1", fix="share the seeds or each window, not both")
+        jobs = 1  # the workers share the cores
     for seed in seeds:
         configuration.learner(seed)  # checks the seed before anything is written
     described = configuration.described(graph.axis)
@@ -327,7 +331,8 @@ def _resumed(fresh: LifelongLearner, folder: Path, done: Sequence[Task]) -> Life
     if not (folder / CHECKPOINT).exists():
         return fresh
     try:
-        learner = type(fresh).load(folder, model=fresh.model, detector=fresh.detector)
+        learner = type(fresh).load(folder, model=fresh.model, detector=fresh.detector, device=fresh.device)
+        learner.set_params(trainer=fresh.trainer)  # which is not saved
     except EvergraphError as error:
         log.warning("%s The seed starts again from its first task.", error)
         return fresh

@@ -34,6 +34,7 @@ from evergraph.names import DEFAULT_DETECTOR, build_detector
 from evergraph.nn import Batch, Draw, Matrix, MixedMatrix, Model, Neighbours, SparseMatrix, carry_over
 from evergraph.nn.adam import Adam, kept_memory
 from evergraph.nn.base import Parameters, active_features, as_model
+from evergraph.nn.device import check_device
 from evergraph.nn.ops import choose_kernels
 
 __all__ = ["LifelongLearner", "Restart"]
@@ -656,6 +657,7 @@ class LifelongLearner:
         for name, (valid, fix) in checks.items():
             if not valid:
                 raise InputError(f"the argument {name} is {getattr(self, name)!r}", fix=fix)
+        check_device(self.device)
         self.inputs = as_inputs(self.inputs)
         model = self._model()
         if self.trainer is not None:
