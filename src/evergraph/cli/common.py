@@ -131,7 +131,7 @@ INPUTS_HELP = (
 )
 InputsOption = Annotated[str, option("inputs", "BLOCKS", INPUTS_HELP)]
 DEVICE_HELP = (
-    "Device to compute on, as torch names it: cpu, cuda, cuda:1, mps. auto: cuda if there is one, else cpu. It is not "
+    "Device to compute on, as torch names it: cpu, cuda, cuda:1. auto: cuda if there is one, else cpu. It is not "
     "stored with the results."
 )
 Device = Annotated[str, option("device", "NAME", DEVICE_HELP)]

@@ -63,7 +63,8 @@ _JOBS = (
 
 _WORKERS = (
     "Train each window on N workers with Ray (data-parallel); needs evergraph[ray] and a model that trains on "
-    "mini-batches (--model saint). A step averages the gradients of one batch from each worker, so the results depend on N."
+    "mini-batches (--model saint). A step averages the gradients of one batch from each worker, so the results "
+    "depend on N."
 )
 
 _MOST_TASKS = 40

@@ -25,6 +25,7 @@ from evergraph.evaluation.run_folder import RunFolder, open_run
 from evergraph.graph.arrays import fingerprint
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.learning.checkpoint import MANIFEST as CHECKPOINT
+from evergraph.learning.data_parallel import require_ray
 from evergraph.learning.learner import LifelongLearner
 from evergraph.learning.task import Decisions, Task, history_reason
 from evergraph.learning.training import steps_a_task
@@ -161,6 +162,7 @@ def run(
     if jobs is not None and jobs < 1:
         raise InputError(f"jobs is {jobs}", fix="pass a whole number of at least 1, or None")
     if configuration.workers > 1:
+        require_ray()
         if jobs is not None and jobs > 1:
             raise InputError("jobs and workers are both above 1", fix="share the seeds or each window, not both")
         jobs = 1  # the workers share the cores

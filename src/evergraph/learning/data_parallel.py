@@ -18,7 +18,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -32,10 +32,9 @@ from evergraph.nn.adam import Adam, kept_memory
 from evergraph.nn.base import Parameters
 from evergraph.nn.ops import Kernels
 
-__all__ = ["DataParallel", "LossModule", "read_checkpoint", "write_checkpoint"]
+__all__ = ["DataParallel", "LossModule", "read_checkpoint", "require_ray", "write_checkpoint"]
 
 _TENSORS, _PROGRESS = "tensors.safetensors", "progress.json"
-_Moved = TypeVar("_Moved")
 
 
 @dataclass(frozen=True)
@@ -145,12 +144,18 @@ class DataParallel:
         return losses
 
 
-def _ensure_ray(workers: int, resource: str) -> Any:
-    """Return the package ray, connected to a cluster that has room for the workers."""
+def require_ray() -> Any:
+    """Return the package ray, or raise an error that says how to install it."""
     try:
         import ray
     except ImportError as error:
-        raise InputError("Ray is not installed", fix="run: pip install 'evergraph[ray]'") from error
+        raise InputError("Ray is not installed", fix="install evergraph[ray]") from error
+    return ray
+
+
+def _ensure_ray(workers: int, resource: str) -> Any:
+    """Return the package ray, connected to a cluster that has room for the workers."""
+    ray = require_ray()
     if not ray.is_initialized():
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
@@ -227,11 +232,12 @@ class LossModule(torch.nn.Module):
         self.weights: Parameters = {}
         for number, (name, value) in enumerate(weights.items()):  # torch does not allow dots in names
             if model.trained(name):
-                self.weights[name] = torch.nn.Parameter(value)
-                self.register_parameter(str(number), self.weights[name])
+                parameter = torch.nn.Parameter(value)
+                self.register_parameter(str(number), parameter)
+                self.weights[name] = parameter
             else:
-                self.weights[name] = value
                 self.register_buffer(str(number), value)
+                self.weights[name] = value
 
     def forward(self, part: Batch, noise: Noise) -> Tensor:
         """Return the loss of a batch."""
@@ -256,11 +262,8 @@ def _work(config: dict[str, Any]) -> None:
             losses = read_checkpoint(Path(folder), module.weights, adam)
     with kept_memory():
         for _ in _steps(lesson, module, adam, _moved(lesson.batch, device), losses, rank):
-            if (
-                len(losses) % lesson.checkpoint_every == 0
-                or len(losses) == lesson.steps
-                or not math.isfinite(losses[-1])
-            ):
+            last = len(losses) == lesson.steps or not math.isfinite(losses[-1])
+            if last or len(losses) % lesson.checkpoint_every == 0:
                 _report(module.weights, adam, losses, first=rank == 0)
 
 
@@ -327,7 +330,7 @@ def read_checkpoint(folder: Path, weights: Parameters, optimiser: Adam) -> list[
     return losses
 
 
-def _moved(value: _Moved, device: str | torch.device) -> _Moved:
+def _moved(value: Any, device: str | torch.device) -> Any:
     """Return a batch, or a part of one, on another device."""
     if isinstance(value, Tensor):
         return value.to(device)

@@ -10,9 +10,8 @@ __all__ = ["check_device", "choose_device", "devices_here"]
 
 
 def devices_here() -> list[str]:
-    """Return the devices that torch can use on this machine."""
-    found = ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
-    return found + (["mps"] if torch.backends.mps.is_available() else [])
+    """Return the CPU and the GPUs that torch can use with CUDA on this machine."""
+    return ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
 
 
 def choose_device(name: str) -> str:
@@ -30,7 +29,7 @@ def choose_device(name: str) -> str:
 
 
 def check_device(device: str | torch.device) -> None:
-    """Raise an error if torch cannot compute on a device.
+    """Raise an error if torch cannot compute on a device, also with the double precision that detectors need.
 
     Examples
     --------
@@ -39,8 +38,8 @@ def check_device(device: str | torch.device) -> None:
     evergraph.errors.InputError: torch cannot compute on the device 'cpu:7x' here. Use one of: cpu...
     """
     try:
-        torch.zeros(1, device=device).cpu()
-    except (RuntimeError, AssertionError, NotImplementedError) as error:  # torch without CUDA fails by an assertion
+        torch.zeros(1, dtype=torch.float64, device=device).cpu()
+    except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:  # torch without CUDA asserts
         raise InputError(
             f"torch cannot compute on the device {str(device)!r} here", fix=f"use one of: {', '.join(devices_here())}"
         ) from error

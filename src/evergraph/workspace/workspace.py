@@ -160,11 +160,7 @@ class Workspace:
 
     def learner(self) -> LifelongLearner:
         """Return the current model."""
-        return self._look(
-            lambda records, state: read_learner(
-                records, self.store.objects, state, self._own, state.classes, self.device
-            )
-        )
+        return self._look(self._learner_of)
 
     def describe_model(self) -> dict[str, Any]:
         """Return model, detector and settings of the current learner as they are stored."""
@@ -263,11 +259,7 @@ class Workspace:
             from evergraph.workspace.predict import explain
 
             current = [place for row, place in rows if row["model"] == state.model.number]
-            learner = self._look(
-                lambda records, _: read_learner(
-                    records, self.store.objects, state, self._own, state.classes, self.device
-                )
-            )
+            learner = self._look(lambda records, _: self._learner_of(records, state))
             return explain(learner, graph, current, history, state.retired)
 
         options: dict[str, Any] = {"explain": explained} if why else {}
@@ -300,6 +292,9 @@ class Workspace:
     def _read(self, read: Callable[[Records, WorkspaceState, Contents], _T]) -> _T:
         """Read from the current version and its graph."""
         return self._look(lambda records, state: read(records, state, self._contents_of(records, state)))
+
+    def _learner_of(self, records: Records, state: WorkspaceState) -> LifelongLearner:
+        return read_learner(records, self.store.objects, state, self._own, state.classes, self.device)
 
     def _contents_of(self, records: Records, state: WorkspaceState) -> Contents:
         if self._contents is None or self._contents[0] != state.version:
