@@ -289,8 +289,8 @@ class TestWithRay:
         killed = trained(how, Fatal(size=20, folder=str(tmp_path / "killed"), killed_in=8))
         whole = trained(how, Fatal(size=20, folder=str(tmp_path / "whole"), killed_in=0))
         assert_same(killed, whole)
-        # Steps 1 to 8, and after the checkpoint of step 6 the steps 7 to 10.
-        assert (tmp_path / "killed" / "calls").stat().st_size == 8 + 4
+        # Steps 1 to 8, and then those after the checkpoint of step 6, or of step 3 if Ray had not seen the later one.
+        assert (tmp_path / "killed" / "calls").stat().st_size in (8 + 4, 8 + 7)
         assert (tmp_path / "whole" / "calls").stat().st_size == 10
         assert sorted(path.name for path in tmp_path.iterdir()) == ["killed", "whole"]  # the checkpoints are removed
 

@@ -103,6 +103,8 @@ class DataParallel:
         ``on_step`` is called for all steps at the end.
         """
         self.check(model)
+        # A worker that reports waits until Ray Train looks, by default every two seconds.
+        os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.2")
         use_gpu = batch.graph.indptr.device.type == "cuda"
         ray = _ensure_ray(self.workers, "GPU" if use_gpu else "CPU")
         from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig

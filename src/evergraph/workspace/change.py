@@ -172,7 +172,7 @@ def read_learner(
     state: WorkspaceState,
     own: tuple[Model | None, Detector | None],
     classes: Classes,
-    device: str,
+    device: str = "cpu",
 ) -> LifelongLearner:
     """Read the model of a version onto a device, with the names of its classes taken from ``classes``.
 
