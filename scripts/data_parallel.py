@@ -2,7 +2,7 @@
 
     python scripts/data_parallel.py metamath --seeds 0-2
 
-Each part uses the last task of the graph and GraphSAINT with its default settings. Starts a Ray cluster on this machine.
+Each part uses the last task of the graph and GraphSAINT with its default settings. It starts a Ray cluster here.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import ray
 import torch
+from torch import distributed
 
 from evergraph.cli.common import parse_seeds
 from evergraph.datasets import load
@@ -48,30 +49,35 @@ class Gradients(DataParallel):
         differences = [
             float((means[name] * 10 - value.grad).abs().max() / value.grad.abs().max()) for name, value in ours.items()
         ]
-        print(
-            f"largest difference of a gradient, relative to the largest entry of its parameter: {max(differences):.1e}"
-        )
+        print(f"largest difference of a gradient, relative to the largest entry of its weight: {max(differences):.1e}")
         return found
 
 
-def learn(task: Task, seed: int, steps: int, trainer: DataParallel | None) -> tuple[LifelongLearner, float]:
+@dataclass(frozen=True)
+class Fatal(GraphSAINT):
+    """Kills the last worker at one of its steps; a file has as many bytes as it made steps."""
+
+    file: str = ""
+    step: int = 0
+
+    def forward(self, p: Any, batch: Any, noise: Any) -> Any:
+        """Compute as GraphSAINT does."""
+        if distributed.is_initialized() and distributed.get_rank() == distributed.get_world_size() - 1:
+            with Path(self.file).open("a") as file:
+                file.write(".")
+            if Path(self.file).stat().st_size == self.step:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return super().forward(p, batch, noise)
+
+
+def learn(
+    task: Task, seed: int, steps: int, trainer: DataParallel | None, model: GraphSAINT | None = None
+) -> tuple[LifelongLearner, float]:
     """Train on a task; return the learner and the seconds."""
-    learner = LifelongLearner(GraphSAINT(), Softmax(), steps=steps, seed=seed, trainer=trainer)
+    learner = LifelongLearner(model or GraphSAINT(), Softmax(), steps=steps, seed=seed, trainer=trainer)
     start = time.perf_counter()
     learner.adapt(task)
     return learner, time.perf_counter() - start
-
-
-def kill_a_worker(storage: Path, killed: list[int]) -> None:
-    """Kill one worker of Ray Train after the first checkpoint, without mercy."""
-    from ray.util.state import list_actors
-
-    while not any(storage.glob("*/task/checkpoint_*")):
-        time.sleep(0.05)
-    alive = [actor for actor in list_actors(detail=True) if "RayTrainWorker" in actor.class_name and actor.pid]
-    pid = next(actor.pid for actor in alive if actor.state == "ALIVE")
-    os.kill(pid, signal.SIGKILL)
-    killed.append(pid)
 
 
 def main() -> None:
@@ -84,7 +90,7 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    ray.init(include_dashboard=True, log_to_driver=False, logging_level="ERROR")  # the dashboard lists the workers
+    ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     task = list(tasks(load(given.graph)))[-1]
     print(f"{given.graph}, task {task.graph.axis.label(task.time)}: {len(task.window):,} vertices in the window")
     learn(task, 0, 1, Gradients(given.workers))
@@ -98,15 +104,16 @@ def main() -> None:
     means = {workers: float(np.mean(accuracies)) for workers, accuracies in found.items()}
     print(f"mean accuracy: {means[1]:.4f} with 1 process, {means[given.workers]:.4f} with {given.workers} workers")
 
+    trainer, learners = DataParallel(given.workers, checkpoint_every=20), []
     with TemporaryDirectory() as folder:
-        trainer = DataParallel(given.workers, storage=folder, checkpoint_every=10)
-        whole, _ = learn(task, 0, given.steps, trainer)
-        killed: list[int] = []
-        killer = threading.Thread(target=kill_a_worker, args=(Path(folder), killed), daemon=True)
-        killer.start()
-        again, seconds = learn(task, 0, given.steps, trainer)
-    same = all(torch.equal(value, (again.weights_ or {})[name]) for name, value in (whole.weights_ or {}).items())
-    print(f"killed worker {killed}: {len(again.losses_)} steps done in {seconds:.1f} s, the same weights: {same}")
+        for step in (0, given.steps // 2 + 5):
+            file = Path(folder) / str(step)
+            learner, seconds = learn(task, 0, given.steps, trainer, Fatal(file=str(file), step=step))
+            learners.append(learner)
+            told = f"a worker killed at step {step}" if step else "no worker killed"
+            print(f"{told}: {len(learner.losses_)} steps, {file.stat().st_size} with repeated ones, {seconds:.1f} s")
+    whole, again = (learner.weights_ or {} for learner in learners)
+    print("the same weights:", all(torch.equal(value, again[name]) for name, value in whole.items()))
     ray.shutdown()
 
 
