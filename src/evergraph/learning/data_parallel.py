@@ -133,7 +133,9 @@ class DataParallel:
                 run_config=RunConfig(
                     name="task",
                     storage_path=folder,
-                    failure_config=FailureConfig(max_failures=self.retries),
+                    # The second limit is for errors of Ray Train itself: if another Ray cluster starts on this machine,
+                    # it may mistake its own controller for dead, and remove the workers.
+                    failure_config=FailureConfig(max_failures=self.retries, controller_failure_limit=self.retries),
                     checkpoint_config=CheckpointConfig(num_to_keep=1),
                 ),
             )
