@@ -15,8 +15,10 @@ import os
 import signal
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +58,7 @@ class DataParallel:
     checkpoint_every
         Steps between two checkpoints.
     retries
-        How often workers may die during one task.
+        How often workers may die during one task, and how often they may fail to start.
 
     Examples
     --------
@@ -125,7 +127,8 @@ class DataParallel:
             threads=torch.get_num_threads() if "OMP_NUM_THREADS" in os.environ else 1,
         )
         with tempfile.TemporaryDirectory(prefix="evergraph-train-", dir=self.storage) as folder:
-            trainer = TorchTrainer(
+            build = partial(
+                TorchTrainer,
                 _work,
                 train_loop_config={"lesson": ray.put(lesson)},
                 torch_config=TorchConfig(backend="nccl" if use_gpu else "gloo"),
@@ -133,13 +136,11 @@ class DataParallel:
                 run_config=RunConfig(
                     name="task",
                     storage_path=folder,
-                    # The second limit is for errors of Ray Train itself: if another Ray cluster starts on this machine,
-                    # it may mistake its own controller for dead, and remove the workers.
-                    failure_config=FailureConfig(max_failures=self.retries, controller_failure_limit=self.retries),
+                    failure_config=FailureConfig(max_failures=self.retries),
                     checkpoint_config=CheckpointConfig(num_to_keep=1),
                 ),
             )
-            with _fit(trainer).checkpoint.as_directory() as found:
+            with _fit(build, self.retries).checkpoint.as_directory() as found:
                 losses = read_checkpoint(Path(found), weights, optimiser)
         for step, loss in enumerate(losses, 1):
             check_loss(loss, step, optimiser.lr)
@@ -172,14 +173,21 @@ def _ensure_ray(workers: int, resource: str) -> Any:
     return ray
 
 
-def _fit(trainer: Any) -> Any:
-    """Run a trainer of Ray; an interrupt ends its workers and is raised here."""
-    from ray.train import TrainingFailedError
+def _fit(build: Callable[[], Any], retries: int) -> Any:
+    """Run a trainer of Ray; an interrupt ends its workers and is raised here.
+
+    Ray Train starts workers again that die while they train, but not those that die while they start. A new trainer
+    with the same folder continues from the last checkpoint.
+    """
+    from ray.train import ControllerError, TrainingFailedError
 
     in_main = threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGINT)
     try:
-        return trainer.fit()
+        for _ in range(retries):
+            with suppress(ControllerError):
+                return build().fit()
+        return build().fit()
     except TrainingFailedError as error:
         failures = getattr(error, "worker_failures", None) or {0: error}
         raise EvergraphError(
