@@ -21,9 +21,12 @@ from torch.utils.backend_registration import _setup_privateuseone_for_python_bac
 
 from evergraph import LifelongLearner, Workspace, tasks
 from evergraph.datasets import synthetic
+from evergraph.evaluation.configuration import Configuration
+from evergraph.evaluation.replay import record, replay
 from evergraph.names import build_detector, build_model
+from evergraph.nn import Custom
 
-MODELS = ("sage", "gat", "gcn", "sgc", "jknet", "saint", "saint:normalise=true", "mlp", "most-frequent")
+MODELS = ("sage", "gat", "gcn", "sgc", "jknet", "saint", "saint:normalise=true", "mlp", "most-frequent", "custom")
 DETECTORS = ("auto", "none", "gdoc", "doc:alpha=3", "energy/conformal", "energy/budget", "relative-energy")
 
 
@@ -62,6 +65,19 @@ def compute(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     return tree_map(lambda value: Other(value) if wrapped and isinstance(value, Tensor) else value, found)
 
 
+class Sum(torch.nn.Module):
+    """A module with buffers."""
+
+    def __init__(self, inputs: int) -> None:
+        super().__init__()
+        # Without a bias, whose gradient would be nothing but rounding, which Adam enlarges.
+        self.inner, self.norm = torch.nn.Linear(inputs, 4, bias=False), torch.nn.BatchNorm1d(4)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        h = self.norm(self.inner(x))
+        return h.index_add(0, edge_index[1], h[edge_index[0]])
+
+
 class Operations(TorchDispatchMode):
     """Makes new tensors on the other device."""
 
@@ -83,8 +99,9 @@ class Functions(TorchFunctionMode):
 
 def learn(model: str, detector: str, device: str) -> Any:
     """Return the decisions on the last task after training on two."""
+    chosen = Custom(Sum) if model == "custom" else build_model(model)
     learner = LifelongLearner(
-        build_model(model), build_detector(detector), steps=3, kernels="torch", device=device, inputs="words,classes"
+        chosen, build_detector(detector), steps=3, kernels="torch", device=device, inputs="words,classes"
     )
     for task in list(tasks(GRAPH, history=3))[-2:]:
         decisions = learner.adapt(task).predict(task)
@@ -92,7 +109,7 @@ def learn(model: str, detector: str, device: str) -> Any:
         learner.explain(task, [0])
     with tempfile.TemporaryDirectory() as folder:
         learner.save(folder)
-        again = LifelongLearner.load(folder, device=device).predict(task)
+        again = LifelongLearner.load(folder, model=chosen, device=device).predict(task)
     assert np.array_equal(again.score, decisions.score)
     return decisions
 
@@ -122,6 +139,11 @@ def main() -> None:
         np.testing.assert_allclose(found.score, expected.score, rtol=1e-3, atol=1e-4, err_msg=f"{model} {detector}")
         assert (found.best == expected.best).mean() > 0.98, (model, detector)
         print("same", model, detector, flush=True)  # noqa: T201
+    for device in ("cpu", "other"):
+        with tempfile.TemporaryDirectory() as folder:
+            configuration = Configuration(detector=build_detector("none"), history=3, steps=3, device=device)
+            recording = record(configuration, GRAPH, 0, Path(folder) / "one")
+            replay(recording, GRAPH, build_detector("auto"))
     assert work("other") == 2
     print("same workspace")  # noqa: T201
 

@@ -29,7 +29,7 @@ def test_all_models_and_detectors_and_a_workspace_compute_on_another_device_than
         [sys.executable, "-m", "tests.other_device"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert found.returncode == 0, found.stderr[-3000:]
-    assert found.stdout.count("same ") == 16
+    assert found.stdout.count("same ") == 17
 
 
 @pytest.mark.parametrize("device", [MISSING, "abacus", "cpu:x"])
