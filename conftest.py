@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import tempfile
+import warnings
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -36,6 +41,24 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def ray() -> Iterator[Any]:
+    """Start a Ray cluster with two cores on this machine; only one at a time, although tests run in two processes."""
+    if find_spec("ray") is None:
+        pytest.skip("Ray is not installed: install evergraph[ray]")
+    from evergraph.ray_connection import import_ray
+    from evergraph.storage.files import only_one
+
+    with only_one(Path(tempfile.gettempdir(), "evergraph-test-ray.lock")):
+        ray = import_ray()
+        ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        yield ray
+        with warnings.catch_warnings():  # Ray does not wait for the processes that it ends
+            warnings.simplefilter("ignore", ResourceWarning)
+            ray.shutdown()
+            gc.collect()
 
 
 @pytest.fixture(scope="session")

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evergraph.evaluation.cluster import import_ray
 from evergraph.evaluation.configuration import Configuration
 from evergraph.evaluation.trials import Measurement, measure, run_grid
 from evergraph.evaluation.workers import RayEngine, graph_of
 from evergraph.nn import GraphSAGE
+from evergraph.ray_connection import import_ray
 from evergraph_paper.plan import LifelongTrial
 
 TITLE = "Ray against local processes, and many short trials"

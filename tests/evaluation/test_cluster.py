@@ -2,20 +2,18 @@
 
 import contextlib
 import dataclasses
-import gc
 import logging
 import os
 import signal
 import subprocess
 import sys
 import time
-import warnings
 from importlib.util import find_spec
 
 import numpy as np
 import pytest
 
-from evergraph import EvergraphError, InputError
+from evergraph import EvergraphError, InputError, ray_connection
 from evergraph.cli.common import engine_of, parse_resources
 from evergraph.datasets import synthetic
 from evergraph.detect import GDOC
@@ -70,17 +68,6 @@ def test_ray_is_not_imported_without_need():
 # --- with Ray --------------------------------------------------------------------------------------------------------
 
 ON_RAY = RayEngine()
-
-
-@pytest.fixture(scope="module")
-def ray():
-    """A cluster of this machine, as `connected` starts it."""
-    held = contextlib.ExitStack()
-    yield held.enter_context(cluster.connected(RayEngine(address="local")))
-    with warnings.catch_warnings():  # Ray does not wait for the processes that it ends
-        warnings.simplefilter("ignore", ResourceWarning)
-        held.close()
-        gc.collect()
 
 
 @needs_ray
@@ -251,7 +238,7 @@ def test_a_worker_of_a_run_that_has_ended_writes_nothing(tmp_path):
 class TestClusters(RayTests):
     def test_usage_statistics_are_off_unless_turned_on(self):
         code = (
-            "from evergraph.evaluation.cluster import import_ray; import_ray();"
+            "from evergraph.ray_connection import import_ray; import_ray();"
             "from ray._common.usage import usage_lib; print(usage_lib.usage_stats_enabled())"
         )
         for given_, expected in ((None, "False"), ("1", "True")):
@@ -291,7 +278,7 @@ class TestClusters(RayTests):
             workers.submit(_span).result()
 
     def test_another_cluster_is_not_trusted_silently(self, monkeypatch, caplog):
-        ray = cluster.import_ray()
+        ray = ray_connection.import_ray()
         started = []
 
         def init(**settings):
@@ -302,8 +289,8 @@ class TestClusters(RayTests):
         monkeypatch.setattr(ray, "shutdown", lambda: None)
         monkeypatch.setattr(ray, "is_initialized", lambda: False)
         caplog.set_level("INFO")
-        for engine in (RayEngine("10.0.0.5:6379"), RayEngine()):
-            with cluster.connected(engine):
+        for address in ("10.0.0.5:6379", None):
+            with ray_connection.connected(address):
                 pass
         assert [settings["address"] for settings in started] == ["10.0.0.5:6379", "local"]
         assert caplog.text.count("A Ray cluster runs any code that anyone who can reach it sends") == 1
@@ -318,7 +305,7 @@ def _usage():
 
 @needs_ray
 def test_an_address_without_a_cluster_is_an_error(monkeypatch):
-    ray = cluster.import_ray()
+    ray = ray_connection.import_ray()
 
     def init(**_):
         raise ConnectionError("ray client connection timeout\nmore")
@@ -329,4 +316,4 @@ def test_an_address_without_a_cluster_is_an_error(monkeypatch):
         pytest.raises(EvergraphError, match=r"there is no Ray cluster at 10.0.0.5:1 \(ray client connection timeout\)"),
         contextlib.ExitStack() as held,
     ):
-        held.enter_context(cluster.connected(RayEngine("10.0.0.5:1")))
+        held.enter_context(ray_connection.connected("10.0.0.5:1"))

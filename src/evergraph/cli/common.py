@@ -160,6 +160,11 @@ INPUTS_HELP = (
     "numbers, encoder (vectors), categories. auto: what the graph has and what pays on its past."
 )
 InputsOption = Annotated[str, option("inputs", "BLOCKS", INPUTS_HELP)]
+DEVICE_HELP = (
+    "Device to compute on, as torch names it: cpu, cuda, cuda:1. auto: cuda if there is one, else cpu. It is not "
+    "stored with the results."
+)
+Device = Annotated[str, option("device", "NAME", DEVICE_HELP)]
 MODE_HELP = "transductive: train with the unlabelled test vertices in the graph; inductive: without them."
 ModeOption = Annotated[Mode, option("mode", None, MODE_HELP)]
 
@@ -259,8 +264,8 @@ def engine_of(engine: Engine, address: str | None, resources: str | None, jobs: 
             if value is not None:
                 raise InputError(f"{name} is given without --engine ray", fix="add --engine ray, or leave it out")
         return None
-    from evergraph.evaluation.cluster import import_ray
     from evergraph.evaluation.workers import RayEngine
+    from evergraph.ray_connection import import_ray
 
     import_ray(address)  # a clear error before any work
     return RayEngine(address, {} if resources is None else parse_resources(resources), jobs)

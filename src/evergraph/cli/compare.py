@@ -10,6 +10,7 @@ import typer
 from evergraph.cli.common import (
     SCORES_HELP,
     AddressOption,
+    Device,
     Dropout,
     EngineOption,
     FirstTask,
@@ -95,6 +96,7 @@ def compare(
     engine: EngineOption = "local",
     address: AddressOption = None,
     resources: ResourcesOption = None,
+    device: Device = "cpu",
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -112,6 +114,7 @@ def compare(
     from evergraph.evaluation.recommendation import recommend
     from evergraph.evaluation.workers import cores_here
     from evergraph.names import build_model
+    from evergraph.nn.device import choose_device
     from evergraph.report.comparison import write_comparison
 
     refuse_workspaces(*graphs)
@@ -130,6 +133,7 @@ def compare(
         label_rate=label_rate,
         label_latency=label_latency,
         mode=mode,
+        device=choose_device(device),
     )
     try:
         with progress("starting", quiet, lines=True) as update:

@@ -13,6 +13,7 @@ from evergraph.cli.common import (
     AddressOption,
     Alpha,
     DetectorOption,
+    Device,
     Dropout,
     EngineOption,
     FirstTask,
@@ -64,6 +65,12 @@ _JOBS = (
     "seed uses one thread, or as many as OMP_NUM_THREADS says."
 )
 
+_WORKERS = (
+    "Train each window on N workers with Ray (data-parallel); needs evergraph[ray] and a model that trains on "
+    "mini-batches (--model saint). A step averages the gradients of one batch from each worker, so the results "
+    "depend on N."
+)
+
 _MOST_TASKS = 40
 _HEADLINE = {
     "accuracy": ("accuracy", "share of vertices whose most likely known class is correct"),
@@ -107,6 +114,8 @@ def run(
     engine: EngineOption = "local",
     address: AddressOption = None,
     resources: ResourcesOption = None,
+    workers: Annotated[int, typer.Option(min=1, metavar="N", help=_WORKERS)] = 1,
+    device: Device = "cpu",
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -124,6 +133,7 @@ def run(
     from evergraph.evaluation.run_folder import RESULTS
     from evergraph.evaluation.workers import threads_each
     from evergraph.names import build_detector, build_model
+    from evergraph.nn.device import choose_device
 
     configuration = Configuration(
         model=build_model(model, hidden=hidden, layers=layers, dropout=dropout, hops=hops),
@@ -139,6 +149,8 @@ def run(
         label_latency=label_latency,
         mode=mode,
         text=text,
+        workers=workers,
+        device=choose_device(device),
     )
     refuse_workspaces(graph)
     opened = load(graph)

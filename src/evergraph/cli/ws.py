@@ -128,7 +128,13 @@ def _one_of(vertices: Path | None, ids: str | None) -> Path | list[str]:
 
 
 def _change(
-    folder: Path, command: str, do: Callable[[Workspace, Steps], Outcome], as_json: bool, quiet: bool, wait: float = 0
+    folder: Path,
+    command: str,
+    do: Callable[[Workspace, Steps], Outcome],
+    as_json: bool,
+    quiet: bool,
+    wait: float = 0,
+    device: str = "cpu",
 ) -> None:
     """Run a command that makes a new version; print what it did and what to do next."""
     set_up_logging(quiet)
@@ -136,7 +142,7 @@ def _change(
         with _training_steps(command, quiet or as_json) as steps:
             from evergraph.workspace import Workspace
 
-            workspace = Workspace(folder, wait=wait)
+            workspace = Workspace(folder, wait=wait, device=_device(device))
             try:
                 outcome = do(workspace, steps)
             except NothingToDoError as nothing:
@@ -148,6 +154,15 @@ def _change(
             print_json(done | outcome.facts | _next(folder, status))
         elif not quiet:
             _print_outcome(command, outcome.version, outcome.parts, folder, status)
+
+
+def _device(name: str) -> str:
+    """Return the device to use; only another than the CPU loads torch to look for it."""
+    if name == "cpu":
+        return name
+    from evergraph.nn.device import choose_device
+
+    return choose_device(name)
 
 
 def _look(folder: Path, quiet: bool, at: Callable[[Workspace], _Found]) -> _Found:
@@ -275,6 +290,7 @@ def init(
     lr: common.LearningRate = None,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Random seed.")] = 0,
     keep: Annotated[int, typer.Option(min=2, metavar="N", help="Number of versions kept for ws rollback.")] = 10,
+    device: common.Device = "cpu",
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -304,6 +320,7 @@ def init(
                 )
             # Checked before the graph is read, which may take long.
             Store.check_new(ws)
+            computing = _device(device)
             chosen = build_model(model, hidden=hidden, layers=layers, dropout=dropout, hops=hops)
             flagging = build_detector(detector, threshold=threshold, alpha=alpha, objective=objective)
             loaded = None if encoder is None else load_encoder(encoder)
@@ -321,6 +338,7 @@ def init(
                     seed=seed,
                     columns=columns,
                     keep=keep,
+                    device=computing,
                     on_step=shown(steps_a_task(steps, flagging)),
                 )
             status = workspace.status()
@@ -440,6 +458,7 @@ def predict(
     ] = None,
     replace: ReplaceFile = False,
     raw_cells: RawCells = False,
+    device: common.Device = "cpu",
     wait: Wait = 0,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -458,7 +477,7 @@ def predict(
             from evergraph.graph.classes import UNSEEN
             from evergraph.workspace import Workspace
 
-            workspace = Workspace(ws, wait=wait)
+            workspace = Workspace(ws, wait=wait, device=_device(device))
             try:
                 table = workspace.predict(time)
             except NothingToDoError as nothing:
@@ -525,6 +544,7 @@ def update(
             "also keep the model (auto)."
         ),
     ] = "auto",
+    device: common.Device = "cpu",
     wait: Wait = 0,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -539,7 +559,7 @@ def update(
         total = steps_a_task(settings["steps"], rebuilt(settings["detector"], "detector"))
         return workspace.update(restart, on_step=steps(total))
 
-    _change(ws, "update", do, as_json, quiet, wait)
+    _change(ws, "update", do, as_json, quiet, wait, device)
 
 
 @app.command(short_help="Restore an earlier version.", epilog="Example: evergraph ws rollback ws 12")

@@ -1,4 +1,4 @@
-"""Work on a Ray cluster. Ray is imported here only.
+"""Work on a Ray cluster.
 
 Each piece of work is a Ray task, which Ray starts again elsewhere if its process or node dies. What all work shares,
 and the graphs, are put into Ray's object store once, so each node gets them once. One actor on the node of the main
@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
-import secrets
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,87 +23,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evergraph import __version__
-from evergraph.errors import EvergraphError, InputError
+from evergraph.errors import EvergraphError
 from evergraph.evaluation.results import NUMERICS_VERSION
 from evergraph.evaluation.workers import LOGGER, Channel, RayEngine, Workers, graph_of, log_to, open_channel
+from evergraph.ray_connection import connected, first_line
 
 if TYPE_CHECKING:
     from evergraph.graph.evolving import EvolvingGraph
 
-__all__ = ["RayWorkers", "connected", "import_ray"]
-
-log = logging.getLogger(__name__)
+__all__ = ["RayWorkers"]
 
 _BETWEEN = 0.5  # seconds between two reports of a worker
 _LOOK = 2.0  # seconds between two looks at the resources of the cluster
-_TRUST = (
-    "A Ray cluster runs any code that anyone who can reach it sends. Let only trusted machines reach %s (see 'Scale "
-    "out with Ray' in the documentation)."
-)
 _USUAL = {"cpu": "num_cpus", "gpu": "num_gpus", "memory": "memory"}
 _COUNTED = {"cpu": "CPU", "gpu": "GPU"}  # as a cluster names them
-
-
-def import_ray(address: str | None = None) -> Any:
-    """Return the module ``ray``, with its usage statistics off unless the user turned them on.
-
-    Ray listens on all network interfaces. So if it will start a cluster on this machine (``address`` is None), it is
-    told to refuse whoever does not know a token. Ray reads this when it is imported.
-    """
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    if _is_new(address) and "ray" not in sys.modules and "RAY_AUTH_MODE" not in os.environ:
-        os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-    try:
-        import ray
-    except ImportError as error:
-        raise InputError("Ray is not installed", fix="run: pip install 'evergraph[ray]'") from error
-    return ray
-
-
-def _is_new(address: str | None) -> bool:
-    return (address or os.environ.get("RAY_ADDRESS") or "local") == "local"
-
-
-@contextlib.contextmanager
-def connected(engine: RayEngine) -> Iterator[Any]:
-    """Connect to a cluster, or start one on this machine, for a block; yields the module ``ray``.
-
-    A connection that this process has already is used and left open.
-    """
-    ray = import_ray(engine.address)
-    if ray.is_initialized():
-        yield ray
-        return
-    if new := _is_new(engine.address):
-        address = "local"
-    else:
-        address = engine.address or os.environ["RAY_ADDRESS"]
-        log.warning(_TRUST, address)
-    try:
-        context = ray.init(
-            address=address,
-            logging_level=logging.ERROR,
-            log_to_driver=False,
-            **({"include_dashboard": True} if new else {}),
-        )
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-        if new:
-            raise EvergraphError(f"Ray could not start on this machine ({_first_line(error)})") from error
-        raise EvergraphError(
-            f"there is no Ray cluster at {address} ({_first_line(error)})",
-            fix="start one with 'ray start --head', or leave --address out to use this machine alone",
-        ) from error
-    if context.dashboard_url:
-        token = os.environ.get("RAY_AUTH_TOKEN") if new else None
-        log.info("Ray's dashboard: http://%s%s", context.dashboard_url, f" (token: {token})" if token else "")
-    try:
-        yield ray
-    finally:
-        ray.shutdown()
-
-
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 # --- the main process ------------------------------------------------------------------------------------------------
@@ -119,7 +49,7 @@ class RayWorkers(Workers):
         self.numbers = np.full(shape, np.nan)
         self._engine = engine
         self._open = contextlib.ExitStack()
-        self._ray = ray = self._open.enter_context(connected(engine))
+        self._ray = ray = self._open.enter_context(connected(engine.address))
         try:
             self._options = _options(engine)
             here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
@@ -210,7 +140,7 @@ def _pass_on(found: Future[Any], future: Future[Any]) -> None:
         error = error.cause
     elif isinstance(error, exceptions.RayError):
         lost = EvergraphError(
-            f"the work was lost on the Ray cluster ({type(error).__name__}: {_first_line(error)})",
+            f"the work was lost on the Ray cluster ({type(error).__name__}: {first_line(error)})",
             fix="run the same command again: stored results are not lost",
         )
         lost.__cause__ = error

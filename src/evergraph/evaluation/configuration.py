@@ -31,6 +31,12 @@ class Configuration:
         See `LifelongLearner`.
     history, first, label_rate, mode, label_latency
         See `tasks`.
+    workers
+        Number of workers that train each window with Ray (`DataParallel`); 1 trains without Ray. The numbers depend on
+        it.
+    device
+        Device to compute on, as in `LifelongLearner`. It is a property of the machine: neither descriptions nor
+        comparisons of configurations contain it.
 
     Examples
     --------
@@ -55,6 +61,8 @@ class Configuration:
     text: TextMode = "past"
     inputs: str | Sequence[str] = "auto"
     label_latency: int = 0
+    workers: int = 1
+    device: str = field(default="cpu", compare=False)
 
     def __post_init__(self) -> None:
         from evergraph.detect import Detector
@@ -82,8 +90,10 @@ class Configuration:
 
     def learner(self, seed: int) -> LifelongLearner:
         """Return an untrained learner."""
+        from evergraph.learning.data_parallel import DataParallel
         from evergraph.learning.learner import LifelongLearner
 
+        trainer = DataParallel(self.workers)  # checks the number
         return LifelongLearner(
             self.model,
             self.detector,
@@ -94,11 +104,13 @@ class Configuration:
             text=self.text,
             inputs=self.inputs,
             seed=seed,
+            device=self.device,
+            trainer=None if self.workers == 1 else trainer,
         )
 
     def described(self, axis: TimeAxis) -> dict[str, Any]:
-        """Return all settings as a dict for JSON, defaults included; periods as the time axis writes them."""
-        found = {entry.name: described(getattr(self, entry.name)) for entry in fields(self)}
+        """Return all settings but the device as a dict for JSON; periods as the time axis writes them."""
+        found = {entry.name: described(getattr(self, entry.name)) for entry in fields(self) if entry.compare}
         found["first"] = None if self.first is None else axis.value(axis.period(self.first))
         for name, value in flat(found).items():
             if isinstance(value, float) and not math.isfinite(value):
@@ -106,8 +118,8 @@ class Configuration:
         return found
 
 
-TRAINING_SETTINGS = tuple(entry.name for entry in fields(Configuration) if entry.name != "detector")
-"""Names of all settings but the detector."""
+TRAINING_SETTINGS = tuple(entry.name for entry in fields(Configuration) if entry.name not in ("detector", "device"))
+"""Names of all settings but the detector and the device."""
 
 
 def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -145,7 +157,7 @@ def complete_settings(stored: Mapping[str, Any], other: Mapping[str, Any] | None
     ``other`` is the configuration to compare with: on the same graph, only one of words and numbers is possible.
     """
     numbers = other is not None and other.get("inputs") == "numbers"
-    return {"inputs": "numbers" if numbers else "words", "label_latency": 0, **stored}
+    return {"inputs": "numbers" if numbers else "words", "label_latency": 0, "workers": 1, **stored}
 
 
 def _word(value: object) -> str:

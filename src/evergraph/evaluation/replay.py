@@ -263,7 +263,10 @@ class _Recorder(Detector):
         return state
 
     def decide(self, outputs: Outputs, state: DetectorState) -> Decision:  # noqa: ARG002
-        return Decision(torch.zeros(len(outputs), dtype=torch.float64), torch.zeros(len(outputs), dtype=torch.bool))
+        return Decision(
+            outputs.logits.new_zeros(len(outputs), dtype=torch.float64),
+            outputs.logits.new_zeros(len(outputs), dtype=torch.bool),
+        )
 
 
 class _RecordedLearner(LifelongLearner):

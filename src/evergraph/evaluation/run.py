@@ -36,6 +36,7 @@ from evergraph.learning.checkpoint import MANIFEST as CHECKPOINT
 from evergraph.learning.learner import LifelongLearner
 from evergraph.learning.task import Decisions, Task, history_reason
 from evergraph.learning.training import steps_a_task
+from evergraph.ray_connection import connected, import_ray
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -170,6 +171,10 @@ def run(
     if not seeds:
         raise InputError("no seed is given", fix="pass at least one")
     check_jobs(jobs)
+    if configuration.workers > 1:
+        import_ray(None if engine is None else engine.address)
+        if jobs is not None and jobs > 1:
+            raise InputError("jobs and workers are both above 1", fix="share the seeds or each window, not both")
     for seed in seeds:
         configuration.learner(seed)  # checks the seed before anything is written
     described = configuration.described(graph.axis)
@@ -190,6 +195,9 @@ def run(
             store.store_graph(lambda: describe(graph, name or "", first=plan[0].time, past=True).as_dict() | made_by)
         if configuration.history == "auto" and plan[0].history is not None:
             log.info("%s", history_reason(graph, plan[0].time, plan[0].history))
+        if configuration.workers > 1:  # the seeds run here, one after the other, and their workers on the cluster
+            held.enter_context(connected(None if engine is None else engine.address))
+            jobs, engine = 1, None
         rows = _run_seeds(configuration, plan, seeds, store, jobs, engine, on_progress or (lambda *_: None))
     return Run(described, rows, name)
 
@@ -327,7 +335,8 @@ def _resumed(fresh: LifelongLearner, folder: Path, done: Sequence[Task]) -> Life
     if not (folder / CHECKPOINT).exists():
         return fresh
     try:
-        learner = type(fresh).load(folder, model=fresh.model, detector=fresh.detector)
+        learner = type(fresh).load(folder, model=fresh.model, detector=fresh.detector, device=fresh.device)
+        learner.set_params(trainer=fresh.trainer)  # which is not saved
     except EvergraphError as error:
         log.warning("%s The seed starts again from its first task.", error)
         return fresh

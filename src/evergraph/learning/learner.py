@@ -26,6 +26,7 @@ from evergraph.inputs.slice_context import SliceContext
 from evergraph.inputs.vocabulary import Vocabulary, as_inputs, blocks_of, check_inputs
 from evergraph.learning.attribution import Attribution, explain
 from evergraph.learning.backtest import BlockGain, backtest, optional_blocks, without_useless
+from evergraph.learning.data_parallel import DataParallel
 from evergraph.learning.stacking import Stacking
 from evergraph.learning.task import Decisions, Task
 from evergraph.learning.training import OnStep, default_rate, train
@@ -33,6 +34,7 @@ from evergraph.names import DEFAULT_DETECTOR, build_detector
 from evergraph.nn import Batch, Draw, Matrix, MixedMatrix, Model, Neighbours, SparseMatrix, carry_over
 from evergraph.nn.adam import Adam, kept_memory
 from evergraph.nn.base import Parameters, active_features, as_model
+from evergraph.nn.device import check_device
 from evergraph.nn.ops import choose_kernels
 
 __all__ = ["LifelongLearner", "Restart"]
@@ -77,6 +79,9 @@ class LifelongLearner:
         ``"numba"`` or ``"torch"``; ``"auto"`` is numba on a CPU and torch elsewhere.
     device
         Device to compute on, such as ``"cpu"`` or ``"cuda"``.
+    trainer
+        A `DataParallel` that trains on several workers with Ray; by default this process trains. It is not saved with
+        the learner.
 
     Attributes
     ----------
@@ -126,10 +131,11 @@ class LifelongLearner:
         seed: int = 0,
         kernels: Literal["auto", "numba", "torch"] = "auto",
         device: str | torch.device = "cpu",
+        trainer: DataParallel | None = None,
     ) -> None:
         self.model, self.detector, self.restart, self.steps, self.lr = model, detector, restart, steps, lr
         self.weight_decay, self.inputs, self.text, self.seed = weight_decay, inputs, text, seed
-        self.kernels, self.device = kernels, device
+        self.kernels, self.device, self.trainer = kernels, device, trainer
         self.classes_: tuple[str, ...] = ()
         self.vocabulary_: Vocabulary | None = None
         self.block_gains_: dict[str, BlockGain] = {}
@@ -269,7 +275,8 @@ class LifelongLearner:
         trained = [value for name, value in changing.items() if model.trained(name)]
         adam = Adam(trained, lr, weight_decay=self.weight_decay, kernels=batch.graph.kernels)
         seed = (self.seed, self.tasks_)
-        losses = train(
+        run = train if self.trainer is None else self.trainer.train
+        losses = run(
             model, detector, changing, read, counts, optimiser=adam, steps=self.steps, seed=seed, on_step=on_step
         )
         return (weights if part is None else part.merge_into(weights)), lr, losses
@@ -645,12 +652,16 @@ class LifelongLearner:
             "kernels": (self.kernels in kernels, f"choose one of {', '.join(kernels)}"),
             "device": (isinstance(self.device, str | torch.device), 'name a device of torch, such as "cpu"'),
             "detector": (isinstance(self.detector, Detector | None), "pass a detector of evergraph.detect"),
+            "trainer": (isinstance(self.trainer, DataParallel | None), "pass a DataParallel, or None"),
         }
         for name, (valid, fix) in checks.items():
             if not valid:
                 raise InputError(f"the argument {name} is {getattr(self, name)!r}", fix=fix)
+        check_device(self.device)
         self.inputs = as_inputs(self.inputs)
-        self._model()
+        model = self._model()
+        if self.trainer is not None:
+            self.trainer.check(model)
 
 
 def _tasks_before(task: Task, number: int) -> list[Task]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from torch import Tensor
@@ -14,7 +14,16 @@ from evergraph.nn import GAT, MLP, SGC, Batch, GraphSAGE, GraphSAINT, JKNet, Mod
 from evergraph.nn.adam import Adam
 from evergraph.nn.base import Parameters
 
-__all__ = ["OnStep", "default_rate", "steps_a_task", "train"]
+__all__ = [
+    "OnStep",
+    "batch_loss",
+    "check_loss",
+    "default_rate",
+    "labelled_batches",
+    "step_noise",
+    "steps_a_task",
+    "train",
+]
 
 OnStep = Callable[[int, float], object]
 """Called after each step with its number, from 1 up, and its loss."""
@@ -40,31 +49,56 @@ def train(
     for value in optimiser.parameters:
         value.requires_grad_()
     losses: list[float] = []
-    batches = model.batches(batch, np.random.default_rng([*seed, 0, 1]))  # a stream of its own
+    batches = labelled_batches(model, batch, seed)
     for step in range(1, steps + 1):
-        part = next(sample for sample in batches if len(sample.labelled))  # a sample may have no label
-        noise = Noise(*seed, step, device=batch.graph.indptr.device, kernels=batch.graph.kernels)
-        logits, _ = model.forward(weights, part, noise)
-        chosen, targets = part.labelled, part.targets
-        if len(chosen) < len(logits):
-            logits, targets = logits.index_select(0, chosen), targets.index_select(0, chosen)
-        share = None if part.weights is None else part.weights.index_select(0, chosen)
-        loss = detector.loss(logits, targets, counts, share)
+        loss = batch_loss(model, detector, weights, next(batches), counts, step_noise(batch, seed, step))
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]  # torch's
         optimiser.step()
         losses.append(float(loss.detach()))
-        if not math.isfinite(losses[-1]):
-            raise EvergraphError(
-                f"the loss of step {step} is {losses[-1]}",
-                fix=f"lower the learning rate (lr={optimiser.lr}), or check the features for values that are very "
-                "large or not numbers",
-            )
+        check_loss(losses[-1], step, optimiser.lr)
         if on_step is not None:
             on_step(step, losses[-1])
     for value in optimiser.parameters:
         value.requires_grad_(False)
     return losses
+
+
+def labelled_batches(model: Model, batch: Batch, seed: tuple[int, int], rank: int = 0) -> Iterator[Batch]:
+    """Return the batches of the training steps; a sample without labels is drawn again.
+
+    With several workers, each has a stream of random numbers of its own, by its ``rank`` from 0 up.
+    """
+    rng = np.random.default_rng([*seed, 0, 1 + rank])  # `step_noise` never has 0 in the third place
+    return (part for part in model.batches(batch, rng) if len(part.labelled))
+
+
+def step_noise(batch: Batch, seed: tuple[int, int], step: int, rank: int = 0) -> Noise:
+    """Return the noise of a step, from 1 up; each worker has its own."""
+    stream = (*seed, step, rank) if rank else (*seed, step)
+    return Noise(*stream, device=batch.graph.indptr.device, kernels=batch.graph.kernels)
+
+
+def batch_loss(
+    model: Model, detector: Detector, weights: Parameters, part: Batch, counts: Tensor, noise: Noise
+) -> Tensor:
+    """Return a detector's loss of the labelled rows of a batch."""
+    logits, _ = model.forward(weights, part, noise)
+    chosen, targets = part.labelled, part.targets
+    if len(chosen) < len(logits):
+        logits, targets = logits.index_select(0, chosen), targets.index_select(0, chosen)
+    share = None if part.weights is None else part.weights.index_select(0, chosen)
+    return detector.loss(logits, targets, counts, share)
+
+
+def check_loss(loss: float, step: int, lr: float) -> None:
+    """Raise an error if a loss is not finite."""
+    if not math.isfinite(loss):
+        raise EvergraphError(
+            f"the loss of step {step} is {loss}",
+            fix=f"lower the learning rate (lr={lr}), or check the features for values that are very large or not "
+            "numbers",
+        )
 
 
 def steps_a_task(steps: int, detector: Detector | None) -> int:

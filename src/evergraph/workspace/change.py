@@ -161,6 +161,7 @@ def put_learner(objects: Objects, learner: LifelongLearner) -> tuple[str, str]:
     from evergraph.learning.checkpoint import pack
 
     content, tensors = pack(learner)
+    content["settings"]["device"] = "cpu"  # the device belongs to the machine, not to the workspace
     described = json.dumps(content, ensure_ascii=False, allow_nan=False).encode()
     return objects.put(described, "json"), objects.put(tensors, "safetensors")
 
@@ -171,8 +172,9 @@ def read_learner(
     state: WorkspaceState,
     own: tuple[Model | None, Detector | None],
     classes: Classes,
+    device: str = "cpu",
 ) -> LifelongLearner:
-    """Read the model of a version, with the names of its classes taken from ``classes``.
+    """Read the model of a version onto a device, with the names of its classes taken from ``classes``.
 
     ``own`` are a model and a detector of the user that cannot be stored.
     """
@@ -185,7 +187,7 @@ def read_learner(
     with decoding(objects.folder / state.tensors, _damaged_learner):
         tensors = load(objects.read(state.tensors))
     with decoding(objects.folder / state.learner, _damaged_learner):
-        learner = unpack(LifelongLearner, content, tensors, *own)
+        learner = unpack(LifelongLearner, content, tensors, *own, device)
     numbers = class_numbers(records.select("models", "model = ?", state.model.number)[0])
     if len(numbers) != len(learner.classes_):
         raise InvalidContentError(f"model {state.model.number} has {len(numbers)} classes, not those of its learner")
@@ -193,7 +195,7 @@ def read_learner(
 
 
 def untrained_learner(
-    objects: Objects, state: WorkspaceState, own: tuple[Model | None, Detector | None]
+    objects: Objects, state: WorkspaceState, own: tuple[Model | None, Detector | None], device: str
 ) -> LifelongLearner:
     """Return a new learner with the model and detector that were set; the trained ones need not be readable."""
     from evergraph.learning.checkpoint import untrained
@@ -203,7 +205,7 @@ def untrained_learner(
     if "inputs" in state.settings.pending:
         content["settings"] = content["settings"] | {"inputs": content["inputs"]}
     with decoding(objects.folder / state.learner, _damaged_learner):
-        return untrained(LifelongLearner, content, *own).set_params(restart="warm")
+        return untrained(LifelongLearner, content, *own, device).set_params(restart="warm")
 
 
 def read_description(objects: Objects, state: WorkspaceState) -> dict[str, Any]:
@@ -249,6 +251,8 @@ class Change:
         The current version and its graph; a command sets the new ones.
     own
         Model and detector of the user that cannot be stored.
+    device
+        Device to compute on.
     outcome
         What the command did; None if it made no new version.
     """
@@ -258,6 +262,7 @@ class Change:
     state: WorkspaceState
     contents: Contents
     own: tuple[Model | None, Detector | None] = (None, None)
+    device: str = "cpu"
     outcome: Outcome | None = None
 
     @property
@@ -277,7 +282,7 @@ class Change:
 
     def learner(self) -> LifelongLearner:
         """Read the current model."""
-        return read_learner(self.records, self.objects, self.state, self.own, self.state.classes)
+        return read_learner(self.records, self.objects, self.state, self.own, self.state.classes, self.device)
 
     def finish(self, command: str, *parts: str, **facts: Any) -> Outcome:
         """Write the new version and its log entry; the transaction is committed when the command returns."""

@@ -128,7 +128,7 @@ def plan(view: Change, restart: str) -> Plan:
     _refuse_nothing_new(view, task, fresh)
     if pending := state.settings.pending:
         own = (None if "model" in pending else own[0], None if "detector" in pending else own[1])
-        learner = untrained_learner(view.objects, state, own)
+        learner = untrained_learner(view.objects, state, own, view.device)
         choice = RestartChoice("cold", f"the {' and the '.join(pending)} {NEW_KIND}")
     else:
         learner = view.learner().rewound(task.time)  # the newest slices may have been rolled back
@@ -436,7 +436,7 @@ def _learner_before(change: Change) -> LifelongLearner | None:
     same_inputs = one["settings"]["inputs"] == other["settings"]["inputs"]
     if one["model"] != other["model"] or not same_inputs or not decides_with(one["detector"], other["detector"]):
         return None
-    return read_learner(change.records, change.objects, state, change.own, change.state.classes)
+    return read_learner(change.records, change.objects, state, change.own, change.state.classes, change.device)
 
 
 def _graph_at(change: Change, version: int) -> EvolvingGraph | None:

@@ -53,6 +53,8 @@ class Workspace:
         the workspace stores them, and `set` changes them.
     wait
         Seconds to wait for another process that is changing the workspace; by default an error is raised at once.
+    device
+        Device to compute on, as in `LifelongLearner`. It is not stored.
 
     Examples
     --------
@@ -73,10 +75,16 @@ class Workspace:
     """
 
     def __init__(
-        self, folder: str | Path, *, model: Model | None = None, detector: Detector | None = None, wait: float = 0
+        self,
+        folder: str | Path,
+        *,
+        model: Model | None = None,
+        detector: Detector | None = None,
+        wait: float = 0,
+        device: str = "cpu",
     ) -> None:
         self.store = Store(Path(folder))
-        self.wait = wait
+        self.wait, self.device = wait, device
         self.made: int | None = None
         """The version that the last command made; None if it changed nothing."""
         self._own = (_unless_stored(model, "model"), _unless_stored(detector, "detector"))
@@ -99,6 +107,7 @@ class Workspace:
         seed: int = 0,
         columns: Columns | None = None,
         keep: int = 10,
+        device: str = "cpu",
         on_step: OnStep | None = None,
     ) -> Self:
         """Create a workspace from a graph, and train its first model.
@@ -118,6 +127,8 @@ class Workspace:
             Names of the columns in the tables for `add` and `label`.
         keep
             Number of versions that are kept for `rollback`, at least 2.
+        device
+            Device to compute on, as in `LifelongLearner`. It is not stored.
         on_step
             Called after each training step.
         """
@@ -128,12 +139,12 @@ class Workspace:
         from evergraph.workspace.settings import check_keep
 
         settings = _settings(graph, history, columns or Columns(), check_keep(keep))
-        learning = {"steps": steps, "lr": lr, "inputs": inputs, "text": text, "seed": seed}
+        learning = {"steps": steps, "lr": lr, "inputs": inputs, "text": text, "seed": seed, "device": device}
         with Store.new(Path(folder)) as (records, objects):
             update.create(records, objects, graph, (model, detector), settings, learning, on_step)
             for warning in late_warnings(records, read_state(records), Path(folder)):
                 log.warning("Warning: %s", warning)
-        return cls(folder, model=model, detector=detector)
+        return cls(folder, model=model, detector=detector, device=device)
 
     # --- what there is -----------------------------------------------------------------------------------------------
 
@@ -149,9 +160,7 @@ class Workspace:
 
     def learner(self) -> LifelongLearner:
         """Return the current model."""
-        return self._look(
-            lambda records, state: read_learner(records, self.store.objects, state, self._own, state.classes)
-        )
+        return self._look(self._learner_of)
 
     def describe_model(self) -> dict[str, Any]:
         """Return model, detector and settings of the current learner as they are stored."""
@@ -250,9 +259,7 @@ class Workspace:
             from evergraph.workspace.predict import explain
 
             current = [place for row, place in rows if row["model"] == state.model.number]
-            learner = self._look(
-                lambda records, _: read_learner(records, self.store.objects, state, self._own, state.classes)
-            )
+            learner = self._look(lambda records, _: self._learner_of(records, state))
             return explain(learner, graph, current, history, state.retired)
 
         options: dict[str, Any] = {"explain": explained} if why else {}
@@ -285,6 +292,9 @@ class Workspace:
     def _read(self, read: Callable[[Records, WorkspaceState, Contents], _T]) -> _T:
         """Read from the current version and its graph."""
         return self._look(lambda records, state: read(records, state, self._contents_of(records, state)))
+
+    def _learner_of(self, records: Records, state: WorkspaceState) -> LifelongLearner:
+        return read_learner(records, self.store.objects, state, self._own, state.classes, self.device)
 
     def _contents_of(self, records: Records, state: WorkspaceState) -> Contents:
         if self._contents is None or self._contents[0] != state.version:
@@ -323,7 +333,7 @@ class Workspace:
         self.made = None
         with self.store.write(wait) as records:
             state = read_state(records)
-            yield Change(self.store, records, state, self._contents_of(records, state), self._own)
+            yield Change(self.store, records, state, self._contents_of(records, state), self._own, self.device)
 
     def add(
         self,
