@@ -136,21 +136,29 @@ def parse_settings(content: Any, file: str | Path | None = None) -> dict[str, An
             fix = error.fix or f"set it to {meaning}"
             raise InputError(f"'settings.{name}': {error.problem}", file=file, fix=fix) from error
         except (TypeError, ValueError, LookupError, AttributeError) as error:
-            raise InputError(f"'settings.{name}' cannot be used ({error})", file=file, fix=f"set it to {meaning}") from (
-                error
-            )
+            raise InputError(
+                f"'settings.{name}' cannot be used ({error})", file=file, fix=f"set it to {meaning}"
+            ) from (error)
     return found
 
 
-def workspace_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+def workspace_settings(settings: Mapping[str, Any], given: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return those of the settings that `Workspace.create` and `Workspace.set` take.
+
+    ``given`` are arguments of `Workspace.set` that override them; None is ignored.
 
     Examples
     --------
-    >>> workspace_settings({"history": 3, "restart": "cold"})
-    {'history': 3}
+    >>> workspace_settings({"history": 3, "restart": "cold"}, {"steps": 100, "lr": None})
+    {'history': 3, 'steps': 100}
     """
-    return {name: settings[name] for name in OF_WORKSPACES if name in settings}
+    found = {name: settings[name] for name in OF_WORKSPACES if name in settings}
+    for name, value in (given or {}).items():
+        if isinstance(value, Mapping) and name in found:  # some settings of the model or detector
+            found[name] = with_settings(name, found[name], **value)
+        elif value is not None:
+            found[name] = value
+    return found
 
 
 def _part(kind: str, value: Any) -> Any:

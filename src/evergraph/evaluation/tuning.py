@@ -25,8 +25,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from evergraph import __version__
-from evergraph.errors import EvergraphError, InputError
+from evergraph.errors import EvergraphError, InputError, os_error
 from evergraph.evaluation.configuration import Configuration
 from evergraph.evaluation.results import NUMERICS_VERSION, Results, Summary, TaskRow
 from evergraph.evaluation.run import OnProgress, run, run_task
@@ -73,7 +75,7 @@ HIDDEN = (16, 32, 64, 128)
 """Widths of the model, besides its own default."""
 RESTARTS = ("warm", "cold")
 THRESHOLDS = (0.1, 0.9)
-"""Lowest and highest threshold of a detector such as gDOC, in steps of 0.05."""
+"""Lowest and highest threshold of a detector such as gDOC."""
 OBJECTIVES = ("mcc", "open-f1")
 """Objectives of the detector ``auto``."""
 
@@ -187,13 +189,12 @@ class Search:
             if name in defaults and len(listed) > 1:
                 found[name] = CategoricalDistribution(listed)
         if "threshold" in defaults:
-            found["threshold"] = FloatDistribution(*THRESHOLDS, step=0.05)
-            if not found["threshold"]._contains(defaults["threshold"]):
-                found["threshold"] = FloatDistribution(0.0, 1.0)
+            value = defaults["threshold"]
+            found["threshold"] = FloatDistribution(min(THRESHOLDS[0], value), max(THRESHOLDS[1], value))
         return found
 
     def _inputs(self) -> list[str]:
-        """Return what else than ``"auto"`` a model can read: all blocks, without classes, and each block with a text."""
+        """Return what a model can read besides ``"auto"``: all blocks, all but classes, and words only."""
         blocks = blocks_of(self.past, "auto", classes=self.base.model.takes_classes)
         kinds = [blocks, [name for name in blocks if name != "classes"], [name for name in blocks if name == "words"]]
         return list(dict.fromkeys(",".join(kind) for kind in kinds if kind))
@@ -203,22 +204,27 @@ class Search:
         """The parameters of the first trial."""
         return {name: self.defaults[name] for name in self.space}
 
+    def rounded(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return parameters with two digits of the learning rate and of the threshold, unless they are the defaults."""
+        found = {name: parameters[name] for name in self.space if name in parameters}
+        if found != self.start:
+            found |= {name: float(f"{found[name]:.2g}") for name in ("lr", "threshold") if name in found}
+        return found
+
     def configuration(self, parameters: Mapping[str, Any]) -> Configuration:
-        """Return the settings of a trial; learning rates have two digits."""
+        """Return the settings of a trial."""
+        parameters = self.rounded(parameters)
         if parameters == self.start:
             return self.base
         model, detector = self.base.model, self.base.detector
         if "hidden" in parameters:
             model = with_settings("model", model, hidden=parameters["hidden"])
         flagging = {name: parameters[name] for name in ("threshold", "objective") if name in parameters}
-        if "threshold" in flagging:
-            flagging["threshold"] = round(flagging["threshold"], 2)
         return replace(
             self.base,
             model=model,
             detector=with_settings("detector", detector, **flagging) if flagging else detector,
-            lr=float(f"{parameters['lr']:.2g}"),
-            **{name: parameters[name] for name in ("history", "restart", "inputs") if name in parameters},
+            **{name: parameters[name] for name in ("lr", "history", "restart", "inputs") if name in parameters},
         )
 
     @cached_property
@@ -394,8 +400,6 @@ def _open(search: Search, storage: str | Path) -> tuple[optuna.Study, Path | Non
         path = Path(text.removeprefix("sqlite:///").partition("?")[0]).absolute()
     lock = None
     if path is not None:
-        from evergraph.errors import os_error
-
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -423,7 +427,8 @@ def _open(search: Search, storage: str | Path) -> tuple[optuna.Study, Path | Non
                 study.enqueue_trial(search.start)
                 if others:
                     log.info(
-                        "The storage has %d other searches, of other graphs or settings. This is a new one.", len(others)
+                        "The storage has %d other searches, of other graphs or settings. This is a new one.",
+                        len(others),
                     )
             elif there:
                 log.info("The storage has %d finished trials of this search. It continues.", len(there))
@@ -445,8 +450,8 @@ def _turn(lock: Path | None) -> Iterator[None]:
         yield
 
 
-# User attributes of trials: "owner" and "beat" of the command that runs it, "seconds", "error", "same_as" (number of the
-# trial whose value it has), "duplicate" (it was given up, because an equal one was running), "died" (how often).
+# User attributes of trials: "owner" and "beat" of the command that runs it, "seconds", "error", "same_as" (number of
+# the trial whose value it has), "duplicate" (it was given up, because an equal one was running), "died" (how often).
 
 
 def _counts(trial: FrozenTrial) -> bool:
@@ -533,7 +538,12 @@ class _Tuner:
 
         threads = torch.get_num_threads() if engine is None else engine.threads
         tasks = len(self.search.tasks)
-        shared = (self.search.past, self.search.past.axis.value(self.search.first), self.search.metric, self.search.seed)
+        shared = (
+            self.search.past,
+            self.search.past.axis.value(self.search.first),
+            self.search.metric,
+            self.search.seed,
+        )
 
         def submit(one: _Running) -> Future[Measured]:
             return workers.submit(measure, one.item, one.configuration, threads)
@@ -541,25 +551,27 @@ class _Tuner:
         def meanwhile() -> None:
             self._listen(workers)
 
-        with start_workers(
-            engine, jobs, items=self.trials, columns=tasks, shared=shared, on_report=lambda: meanwhile()
-        ) as workers:
-            with contextlib.closing(completed(self._asked(), submit, workers, meanwhile)) as outcomes:
-                for one, measured in outcomes:
-                    self._finish(one, measured)
+        with (
+            start_workers(
+                engine, jobs, items=self.trials, columns=tasks, shared=shared, on_report=lambda: meanwhile()
+            ) as workers,
+            contextlib.closing(completed(self._asked(), submit, workers, meanwhile)) as outcomes,
+        ):
+            for one, measured in outcomes:
+                self._finish(one, measured)
 
     def _listen(self, workers: Workers) -> None:
         """Pass on what workers have reported, and stop trials that are hopeless."""
         changed = False
         for one in list(self.running.values()):
-            values = workers.numbers[one.item].tolist()
-            while one.told < len(values) and any(value == value for value in values[one.told :]):  # not only NaN
-                if values[one.told] == values[one.told]:
-                    one.trial.report(values[one.told], one.told)
-                one.told, changed = one.told + 1, True
-            if changed and 0 < one.told < len(values) and one.configuration is not self.search.base:
-                if one.trial.should_prune():
-                    workers.stop(one.item)
+            values = workers.numbers[one.item]
+            new = [task for task in np.flatnonzero(~np.isnan(values)).tolist() if task >= one.told]
+            for task in new:
+                one.trial.report(float(values[task]), task)
+                one.told, changed = task + 1, True
+            hopeful = not new or one.told == len(values) or one.configuration is self.search.base
+            if not hopeful and one.trial.should_prune():
+                workers.stop(one.item)
         if changed:
             self._show()
 
@@ -586,9 +598,7 @@ class _Tuner:
         del self.running[trial.number]
         self._show()
 
-    def _tell(
-        self, trial: optuna.Trial, state: TrialState, value: float | None = None, **attributes: Any
-    ) -> None:
+    def _tell(self, trial: optuna.Trial, state: TrialState, value: float | None = None, **attributes: Any) -> None:
         try:
             for name, attribute in attributes.items():
                 trial.set_user_attr(name, attribute)
@@ -650,8 +660,8 @@ class _Tuner:
         if twin.state == TrialState.RUNNING:
             self._tell(trial, TrialState.FAIL, duplicate=twin.number)
             return False
-        for task, value in twin.intermediate_values.items():
-            trial.report(value, task)
+        for task, after in twin.intermediate_values.items():
+            trial.report(after, task)
         error = {"error": twin.user_attrs["error"]} if "error" in twin.user_attrs else {}
         value = twin.value if twin.state == TrialState.COMPLETE else None
         self._tell(trial, twin.state, value, same_as=twin.number, **error)
@@ -755,10 +765,8 @@ def _row(trial: FrozenTrial, search: Search) -> TriedSettings:
     names = {TrialState.COMPLETE: "done", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}
     outcome = "reused" if "same_as" in trial.user_attrs else names[trial.state]
     tasks = len(trial.intermediate_values)
-    parameters = {name: trial.params[name] for name in search.space if name in trial.params}
-    return TriedSettings(
-        trial.number, parameters, trial.value, outcome, tasks, trial.user_attrs.get("seconds", 0.0)
-    )
+    parameters = search.rounded(trial.params)
+    return TriedSettings(trial.number, parameters, trial.value, outcome, tasks, trial.user_attrs.get("seconds", 0.0))
 
 
 def _importances(study: optuna.Study) -> dict[str, float]:
@@ -767,7 +775,10 @@ def _importances(study: optuna.Study) -> dict[str, float]:
     if len(values) < _BEFORE_PRUNING:
         return {}
     evaluator = optuna.importance.PedAnovaImportanceEvaluator()  # the others need scikit-learn
-    return {name: float(share) for name, share in optuna.importance.get_param_importances(study, evaluator=evaluator).items()}
+    return {
+        name: float(share)
+        for name, share in optuna.importance.get_param_importances(study, evaluator=evaluator).items()
+    }
 
 
 # --- in workers ------------------------------------------------------------------------------------------------------
@@ -855,7 +866,9 @@ def evaluate_later(
     if not later:
         return None
     summaries: list[dict[str, Summary]] = []
-    for number, configuration in enumerate([found.configuration] if found.is_default else [found.configuration, search.base]):
+    for number, configuration in enumerate(
+        [found.configuration] if found.is_default else [found.configuration, search.base]
+    ):
 
         def shown(seed: int, *rest: int, before: int = number * len(seeds)) -> None:
             if on_progress is not None:
