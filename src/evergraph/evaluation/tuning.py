@@ -50,6 +50,7 @@ from evergraph.inputs.vocabulary import blocks_of
 from evergraph.learning.task import Task, history_sizes
 from evergraph.learning.training import default_rate
 from evergraph.names import with_settings
+from evergraph.presentation.text import counted
 from evergraph.storage.files import only_one
 
 try:
@@ -268,7 +269,7 @@ class TriedSettings:
 
 @dataclass(frozen=True)
 class TuningState:
-    """Progress of a search: trials in total and finished, tasks done in unfinished ones, best value, and defaults'."""
+    """Progress: trials in total, finished, and pruned among these; how much of running ones is done; the best value."""
 
     total: int
     finished: int
@@ -426,12 +427,10 @@ def _open(search: Search, storage: str | Path) -> tuple[optuna.Study, Path | Non
             if not study.get_trials(deepcopy=False):
                 study.enqueue_trial(search.start)
                 if others:
-                    log.info(
-                        "The storage has %d other searches, of other graphs or settings. This is a new one.",
-                        len(others),
-                    )
+                    there_are = counted(len(others), "other search", "other searches")
+                    log.info("The storage has %s, of other graphs or settings. This is a new one.", there_are)
             elif there:
-                log.info("The storage has %d finished trials of this search. It continues.", len(there))
+                log.info("The storage has %s of this search. It continues.", counted(len(there), "finished trial"))
     except EvergraphError:
         raise
     except Exception as error:  # of the database's driver, in as many kinds as there are drivers
@@ -732,7 +731,7 @@ class _Tuner:
         finished = self._counted()
         done = [trial.value for trial in finished if trial.state == TrialState.COMPLETE and trial.value is not None]
         pruned = sum(trial.state == TrialState.PRUNED for trial in finished)
-        running = sum(one.told for one in self.running.values()) / len(self.search.tasks)
+        running = sum(one.told for one in self.running.values()) / (len(self.search.tasks) + 1)
         best = max(done, default=None)
         self.on_progress(TuningState(self.trials, min(len(finished), self.trials), pruned, running, best))
 
@@ -800,7 +799,7 @@ def measure(item: int, configuration: Configuration, threads: int) -> Measured:
     values: list[float | None] = []
     rows: list[TaskRow] = []
     try:
-        with threads_each(threads):
+        with threads_each(threads), _without_remarks():
             learner = configuration.learner(seed)
             for index, task in enumerate(replace(configuration, first=first).tasks(graph)):
                 rows.append(run_task(learner, replace(task, seed=seed)))
@@ -812,6 +811,18 @@ def measure(item: int, configuration: Configuration, threads: int) -> Measured:
     except EvergraphError as error:
         return Measured((), time.perf_counter() - start, str(error))
     return Measured(tuple(values), time.perf_counter() - start)
+
+
+@contextlib.contextmanager
+def _without_remarks() -> Iterator[None]:
+    """Log no remarks on single trainings, of which there are many; warnings only."""
+    learning = logging.getLogger("evergraph.learning")
+    before = learning.level
+    learning.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        learning.setLevel(before)
 
 
 def _value(rows: Sequence[TaskRow], seed: int, metric: str) -> float | None:
@@ -874,7 +885,8 @@ def evaluate_later(
             if on_progress is not None:
                 on_progress(before + seed, *rest)
 
-        done = run(replace(configuration, first=first), graph, seeds, jobs=jobs, engine=engine, on_progress=shown)
+        with _without_remarks():
+            done = run(replace(configuration, first=first), graph, seeds, jobs=jobs, engine=engine, on_progress=shown)
         rows = {seed: [row for row in of_seed if row.time in later] for seed, of_seed in done.rows.items()}
         results = Results.of(rows)
         summaries.append(results.aggregate())
