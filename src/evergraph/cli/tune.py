@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -45,8 +47,8 @@ _STORAGE = (
     f"Default: {STUDY} in the folder of --out."
 )
 _JOBS = (
-    "Trials at a time. Default: 1, with which the same seed gives the same trials; on Ray as many as the cluster has "
-    "resources for."
+    "Trials, and then runs on later tasks, at a time. Default: 1, where the same seed gives the same trials; on Ray "
+    "as many as the cluster has resources for."
 )
 _SEEDS = "Seeds for the evaluation on later tasks: 0-4, or 0,2,5, or 3."
 
@@ -133,7 +135,8 @@ def tune(
                         description = f"evaluating on later tasks ({runs} runs)"
                         update(description=description, completed=sum(steps_done.values()), total=runs * tasks * steps)
 
-                later = evaluate_later(found, opened, wanted, jobs=jobs, engine=on, on_progress=on_step)
+                at_once = jobs if on is not None else jobs or 1
+                later = evaluate_later(found, opened, wanted, jobs=at_once, engine=on, on_progress=on_step)
     except KeyboardInterrupt:
         fix = "run the same command again to continue"
         raise InterruptError("Interrupted. Finished trials are stored", fix=fix) from None
@@ -179,25 +182,30 @@ def _show(found: Tuning, later: Later | None) -> None:
     to, label = console(), found.search.past.axis.label
     span = f"{label(found.search.first)} to {label(found.search.until)}"
     to.print(f"Tuned on {len(found.search.tasks)} tasks ({span}) for {found.search.metric}\n", markup=False)
-    for table in (best_table(found), found_table(found)):
-        to.print(to_rich(table, to.width))
-        to.print()
-    if found.is_default:
-        to.print("No trial was better than the defaults: keep them.")
-    if later is None:
-        to.print("There are no later tasks, so the settings are not evaluated on tasks that the search has not seen.")
-        return
-    to.print(to_rich(later_table(found, later), to.width))
-    to.print(f"\n{_advice(found, later)}", markup=False)
+    tables = [best_table(found), found_table(found), *([] if later is None else [later_table(found, later)])]
+    for table in tables:
+        to.print(to_rich(replace(table, note=""), to.width))
+        to.print(f"{table.note}\n" if table.note else "", markup=False)
+    to.print(_advice(found, later), markup=False)
 
 
-def _advice(found: Tuning, later: Later) -> str:
+def _advice(found: Tuning, later: Later | None) -> str:
     """Say whether the settings found pay on later tasks."""
-    name = found.search.metric.replace("-", "_")
-    tuned, usual = later.tuned[name]["mean"], later.defaults[name]["mean"]
-    if found.is_default or tuned is None or usual is None:
-        return "The defaults are the settings found."
-    gain = tuned - usual
-    if gain > 0:
-        return f"On later tasks the settings found gain {gain:.3f} {found.search.metric}: use them."
-    return f"On later tasks the settings found lose {-gain:.3f} {found.search.metric}: keep the defaults."
+    import numpy as np
+
+    from evergraph.evaluation.metrics import over_seeds
+
+    if found.is_default:
+        return "No trial was better than the defaults: keep them."
+    if later is None:
+        return "There are no later tasks, so nothing is known about tasks that the search has not seen."
+    metric = found.search.metric
+    tuned, usual = (side[metric.replace("-", "_")]["per_seed"] for side in (later.tuned, later.defaults))
+    gain = over_seeds(np.array(tuned, np.float64) - np.array(usual, np.float64))  # None becomes NaN
+    if not math.isfinite(gain.mean):
+        return f"The {metric} of the later tasks is undefined, so the settings cannot be compared."
+    shown = f"{gain.mean:+.3f} {metric}" + (f" ± {gain.half:.3f}" if math.isfinite(gain.half) else "")
+    if math.isfinite(gain.half) and abs(gain.mean) <= gain.half:
+        return f"Settings found against defaults on later tasks: {shown}. This is no clear difference."
+    better = "use the settings found" if gain.mean > 0 else "keep the defaults"
+    return f"Settings found against defaults on later tasks: {shown}: {better}."

@@ -16,7 +16,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
@@ -125,7 +125,7 @@ def parse_settings(content: Any, file: str | Path | None = None) -> dict[str, An
     found: dict[str, Any] = {}
     for name, value in settings.items():
         if name not in _NAMES:
-            raise _unknown(f"settings.{name}", [f"settings.{other}" for other in _NAMES], file)
+            raise _unknown(name, _NAMES, file, "settings.")
         kinds, meaning = _KINDS[name]
         if isinstance(value, bool) or not isinstance(value, kinds):
             raise InputError(f"'settings.{name}' is {value!r}", file=file, fix=f"set it to {meaning}")
@@ -188,7 +188,7 @@ def _checked(settings: Mapping[str, Any]) -> None:
     Task(tiny, 2, 1, configuration.mode, configuration.label_rate, label_latency=configuration.label_latency)
 
 
-def _unknown(key: str, known: Any, file: str | Path | None) -> InputError:
+def _unknown(key: str, known: Sequence[str], file: str | Path | None, where: str = "") -> InputError:
     close = get_close_matches(key, known, 1)
-    fix = f"write {close[0]!r}, or remove it" if close else f"remove it; there are: {', '.join(known)}"
-    return InputError(f"there is no key {key!r}", file=file, fix=fix)
+    fix = f"write '{where}{close[0]}', or remove it" if close else f"remove it; there are: {', '.join(known)}"
+    return InputError(f"there is no key '{where}{key}'", file=file, fix=fix)

@@ -816,13 +816,14 @@ def measure(item: int, configuration: Configuration, threads: int) -> Measured:
 @contextlib.contextmanager
 def _without_remarks() -> Iterator[None]:
     """Log no remarks on single trainings, of which there are many; warnings only."""
-    learning = logging.getLogger("evergraph.learning")
-    before = learning.level
-    learning.setLevel(logging.WARNING)
+    levels = {name: logging.getLogger(f"evergraph.{name}").level for name in ("learning", "detect")}
+    for name in levels:
+        logging.getLogger(f"evergraph.{name}").setLevel(logging.WARNING)
     try:
         yield
     finally:
-        learning.setLevel(before)
+        for name, level in levels.items():
+            logging.getLogger(f"evergraph.{name}").setLevel(level)
 
 
 def _value(rows: Sequence[TaskRow], seed: int, metric: str) -> float | None:
