@@ -38,7 +38,7 @@ from evergraph.graph.evolving import EvolvingGraph
 from evergraph.nn import GraphSAGE
 from evergraph.workspace import Workspace
 
-REFUSED = {2: "input", 3: "busy"}
+REFUSED = {2: ("input",), 3: ("busy", "stale")}
 LONGEST = 300  # seconds for one command, with waiting
 PERIOD = 10  # seconds after which new slices are of the next period
 
@@ -65,7 +65,8 @@ class Command:
         if self.code == 0:
             return None
         kind = self.answer.get("error", {}).get("kind")
-        return None if not self.reads and kind == REFUSED.get(self.code, "") else f"code {self.code} ({kind})"
+        refused = not self.reads and kind in REFUSED.get(self.code, ())
+        return None if refused else f"code {self.code} ({kind})"
 
 
 class Racer:

@@ -48,6 +48,13 @@ class Toy:
         return {"accuracy": [draw.random() for _ in range(5)], "loss": draw.expovariate(1), "rules": [{"tp": 3}]}
 
 
+class Wrong(Toy):
+    """Fails by a fault of the program."""
+
+    def run(self) -> dict[str, Any]:
+        raise ZeroDivisionError("a fault of the program")
+
+
 def marks(folder: Path, what: str = "") -> list[tuple[int, int]]:
     """Number and process of each run that was begun, or only of those that stall."""
     names = [path.name.split(" ") for path in sorted(folder.iterdir())]

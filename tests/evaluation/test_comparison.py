@@ -29,6 +29,7 @@ from evergraph.evaluation.configuration import Configuration
 from evergraph.evaluation.metrics import over_seeds
 from evergraph.evaluation.replay import ReplayedTask, open_recording, replay
 from evergraph.evaluation.run import run
+from evergraph.evaluation.workers import InProcess
 from evergraph.nn import GraphSAGE
 from evergraph.presentation.table import Section
 from evergraph.report.comparison import compared_table, tasks_figure, write_comparison
@@ -359,10 +360,13 @@ def without_seconds(one: CandidateResult) -> dict[str, str]:
 def test_what_goes_between_processes_can_be_sent(compared: Comparison, graphs: list[str], out: Path) -> None:
     (none,) = candidates("none")
     job = module.Job(graphs[0], replace(SMALL, detector=none.trained_with), 1, (none,), out)
-    (found,) = pickle.loads(pickle.dumps(module._work(pickle.loads(pickle.dumps(job)))))
+    workers = InProcess((1, 2))
+    (found,) = pickle.loads(
+        pickle.dumps(workers.submit(module._work, pickle.loads(pickle.dumps(job)), 0, None).result())
+    )
     assert without_seconds(found) == without_seconds(compared.of("one", "none")[1])
     lost = replace(job, configuration=replace(job.configuration, first=99))
-    assert "99" in pickle.loads(pickle.dumps(module._work(lost)))
+    assert "99" in pickle.loads(pickle.dumps(workers.submit(module._work, lost, 0, None).result()))
 
 
 @pytest.mark.slow

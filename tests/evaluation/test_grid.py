@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,11 +19,12 @@ from evergraph.datasets import synthetic
 from evergraph.detect import GDOC
 from evergraph.evaluation import trials as grid
 from evergraph.evaluation.configuration import Configuration
-from evergraph.evaluation.trials import Done, GridState, TrialStore, in_words, run_grid, trial_key, work
+from evergraph.evaluation.trials import Done, GridState, TrialStore, in_words, run_grid, trial_key
+from evergraph.evaluation.workers import InProcess
 from evergraph.nn import MLP
 from evergraph_paper.plan import LifelongTrial
 from tests.evaluation import grid_trials
-from tests.evaluation.grid_trials import STALL, Toy, marks, until
+from tests.evaluation.grid_trials import STALL, Toy, Wrong, marks, until
 from tests.faults import Faults
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -157,19 +157,14 @@ def test_a_trial_that_fails_stops_no_other(tmp_path, toys, caplog):
     assert runs(tmp_path) == [-2, -2, -1, -1, 0, 1, 2]
 
 
-class Wrong(Toy):
-    def run(self):
-        raise ZeroDivisionError("a fault of the program")
-
-
 def test_a_fault_of_the_program_stops_the_grid_and_keeps_what_was_finished(tmp_path, toys):
     trials = [*toys(range(2)), Wrong(70), *toys(range(2, 9))]
     with pytest.raises(ZeroDivisionError):
         run_grid(trials, tmp_path / "r")
     assert runs(tmp_path) == [0, 1]
-    with ThreadPoolExecutor(1) as pool, pytest.raises(ZeroDivisionError):
-        run_grid([Wrong(70), *toys(range(2, 9), seconds=0.1)], tmp_path / "r", executor=pool, jobs=4)
-    assert len(runs(tmp_path)) <= 2 + 3  # those that it had at hand were taken back
+    with pytest.raises(ZeroDivisionError):
+        run_grid([Wrong(70), *toys(range(2, 9), seconds=0.1)], tmp_path / "r", jobs=2)
+    assert len(runs(tmp_path)) <= 2 + 3  # it submits no more than can run
     run_grid(toys(range(9)), tmp_path / "r")
     assert_whole(tmp_path / "r", toys(range(9)))
 
@@ -283,7 +278,7 @@ def test_the_time_left_is_that_of_trials_alike(tmp_path, toys):
             run_grid(trials, tmp_path / "r", on_done=interrupt)
         assert left[-1] == pytest.approx(expected, rel=0.05)
     with pytest.raises(KeyboardInterrupt):
-        run_grid(slow, tmp_path / "r", jobs=2, executor=Minimal(), on_done=interrupt)
+        run_grid(slow, tmp_path / "r", jobs=2, on_done=interrupt)
     assert left[-1] == pytest.approx(200 / 3 / 2, rel=0.05)
 
 
@@ -293,42 +288,20 @@ def test_telling_how_far_it_is_takes_no_time_in_a_large_grid():
     tally = grid._Tally(GridState(5000), trials, 2, None)
     start = time.perf_counter()
     for trial in trials:
-        tally.add(Done("", "ran", 2.0), trial)
+        tally.add(Done("ran", 2.0), trial)
     assert time.perf_counter() - start < 5
     assert (tally.state.left, tally.state.left_seconds) == (0, 0)
 
 
-# --- executors -------------------------------------------------------------------------------------------------------
+# --- workers ---------------------------------------------------------------------------------------------------------
 
 
-class Minimal:
-    """Has only the method that an executor must have, and runs work immediately."""
-
-    def __init__(self):
-        self.threads = []
-
-    def submit(self, fn, /, *args):
-        self.threads.append(args[-1])
-        future = Future()
-        future.set_result(fn(*args))
-        return future
-
-
-def test_threads_of_ones_own_can_run_a_grid(tmp_path, toys):
-    with ThreadPoolExecutor(3) as pool:
-        found = run_grid(toys(range(12), seconds=0.01), tmp_path / "r", executor=pool, jobs=3)
-        assert numbers(found) == one_by_one(toys(range(12)))
-        assert pool.submit(int).result() == 0  # it is not ours to shut down
+def test_processes_come_to_the_same_results(tmp_path, toys):
+    found = run_grid(toys(range(12), seconds=0.01), tmp_path / "r", jobs=3)
+    assert numbers(found) == one_by_one(toys(range(12)))
     assert runs(tmp_path) == list(range(12))
+    assert len({pid for _, pid in marks(tmp_path / "marks")}) > 1
     assert_whole(tmp_path / "r", toys(range(12)))
-
-
-def test_anything_that_takes_work_can_run_a_grid(tmp_path, toys):
-    pool = Minimal()
-    found = run_grid(toys(range(5)), tmp_path / "r", executor=pool)
-    assert numbers(found) == one_by_one(toys(range(5)))
-    assert_whole(tmp_path / "r", toys(range(5)))
-    assert len(pool.threads) == 5
 
 
 @pytest.mark.parametrize(
@@ -337,29 +310,19 @@ def test_anything_that_takes_work_can_run_a_grid(tmp_path, toys):
 )
 def test_the_cores_are_shared_out_among_the_processes(tmp_path, toys, monkeypatch, cores, options, threads):
     monkeypatch.setattr(os, "cpu_count", lambda: cores)
-    pool, before = Minimal(), torch.get_num_threads()
+    monkeypatch.setattr(grid, "start_workers", lambda *_, **__: contextlib.nullcontext(InProcess((1, 0))))
+    before = torch.get_num_threads()
 
     class Counts(Toy):
         def run(self):
             return {"threads": torch.get_num_threads()}
 
-    (row,) = run_grid([Counts(0)], tmp_path / "r", executor=pool, **options).values()
-    assert (pool.threads, row.result["threads"], row.made["threads"]) == ([threads], threads, threads)
+    (row,) = run_grid([Counts(0)], tmp_path / "r", **options).values()
+    assert (row.result["threads"], row.made["threads"]) == (threads, threads)
     assert torch.get_num_threads() == before
 
 
 # --- several commands ------------------------------------------------------------------------------------------------
-
-
-@needs_posix
-def test_a_trial_that_another_is_at_is_left_to_it(tmp_path, toys):
-    (toy,) = toys([0])
-    with TrialStore(tmp_path / "r").claimed(trial_key(toy)):
-        assert work(tmp_path / "r", toy, 1) == Done(trial_key(toy), "elsewhere")
-    assert runs(tmp_path) == []
-    assert work(tmp_path / "r", toy, 1).outcome == "ran"
-    assert work(tmp_path / "r", toy, 1) == Done(trial_key(toy), "there")
-    assert runs(tmp_path) == [0]
 
 
 @needs_posix

@@ -350,7 +350,7 @@ def test_a_model_that_processes_cannot_import_runs_in_this_one(caplog, monkeypat
         def forward(self, x, _):
             return super().forward(x)
 
-    monkeypatch.setattr("evergraph.evaluation.run.executor_for", None)
+    monkeypatch.setattr("evergraph.evaluation.workers.ProcessWorkers", None)
     caplog.set_level("INFO", "evergraph")
     in_function = dataclasses.replace(SMALL, model=Custom(Net(8, 4), project=8))
     assert run(in_function, GRAPH, [0, 1], jobs=2).seeds == (0, 1)
@@ -369,10 +369,11 @@ def test_a_number_of_processes_must_be_one():
 
 def test_a_run_waits_for_the_processes_of_a_killed_one(tmp_path, caplog):
     run(SMALL, GRAPH, [0], out=tmp_path)
+    (tmp_path / ".processes").write_text("token")
     held, release = threading.Event(), threading.Event()
 
     def write() -> None:
-        with RunFolder(tmp_path, {}).from_process():
+        with RunFolder(tmp_path, {}, "token").from_worker():
             held.set()
             release.wait(60)
 

@@ -56,10 +56,28 @@ def test_rows_there_and_back(tmp_path):
     assert rows[trial_key(Toy(1))] == TrialResult(trial_key(Toy(1)), "toys", Toy(1).described(), 0, Toy(1).run(), MADE)
     other = found.append(Toy(1, seed=5, graph_name="ünlike"), {"accuracy": None}, {})
     assert found.read() == rows | {other.key: other}
-    assert found.read("ünlike") == {other.key: other}
-    assert found.read("toys") == rows
-    assert found.read("unknown") == {}
     assert found.problems == []
+
+
+def test_what_others_append_is_found_without_reading_everything_again(tmp_path):
+    found, rows = filled(tmp_path)
+    found.read()
+    other, late = TrialStore(tmp_path), Toy(7)
+    assert not found.has(trial_key(late))
+    with file_of(tmp_path).open("ab") as file:
+        file.write(b'{"key": "torn')  # the next line starts anew
+    other.append(late, late.run(), MADE)
+    assert found.has(trial_key(late))
+    assert all(found.has(key) for key in rows)
+    elsewhere = Toy(8, graph_name="zoo")
+    other.append(elsewhere, elsewhere.run(), MADE)
+    before = file_of(tmp_path).read_bytes()
+    file_of(tmp_path).write_bytes(b"x" * len(before))  # not read again: its size is the same
+    assert found.has(trial_key(elsewhere))
+    assert not found.has("unknown")
+    file_of(tmp_path).write_bytes(before)
+    assert found.read().keys() == TrialStore(tmp_path).read().keys() == {*rows, trial_key(late), trial_key(elsewhere)}
+    assert told(found) == [(file_of(tmp_path), 4)]
 
 
 def test_a_row_is_returned_as_it_will_be_read(tmp_path):
@@ -96,7 +114,8 @@ def test_nothing_is_on_a_shelf_that_is_not_there(tmp_path):
 def test_rows_are_found_whatever_their_graph_is_called(tmp_path, name):
     found = TrialStore(tmp_path)
     row = found.append(Toy(0, graph_name=name), {}, MADE)
-    assert found.read() == found.read(name) == {row.key: row}
+    assert found.read() == {row.key: row}
+    assert TrialStore(tmp_path).has(row.key)
     assert found.problems == []
 
 
@@ -318,8 +337,6 @@ def test_other_things_in_the_folder_are_told_and_left_alone(tmp_path):
         (trials / "rubbish.jsonl", 2),
     }
     assert str(found.problems[0]) == f"{trials / 'notes.txt'}: this is not a file of results; it is ignored"
-    assert found.read("toys") == rows
-    assert found.problems == []
     assert (trials / "notes.txt").read_text() == "mine"
 
 

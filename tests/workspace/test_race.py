@@ -49,6 +49,7 @@ def test_the_checks_find_lost_and_doubled_changes(workspace: Workspace) -> None:
     ("command", "problem"),
     [
         (race.Command("add", [], code=3, answer={"error": {"kind": "busy"}}), None),
+        (race.Command("update", [], code=3, answer={"error": {"kind": "stale"}}), None),
         (race.Command("add", [], code=2, answer={"error": {"kind": "input"}}), None),
         (race.Command("add", [], code=2, answer={"error": {"kind": "damage"}}), "code 2 (damage)"),
         (race.Command("add", [], code=-6), "code -6 (None)"),

@@ -96,7 +96,7 @@ def reproduce(
         raise InputError(f"{' and '.join(given)} were given", fix="give only one of them: each sets the seeds")
     wanted = parse_seeds(seeds or "0")
     set_up_logging(quiet)
-    on = engine_of(engine, address, resources)
+    on = engine_of(engine, address, resources, jobs)
     from evergraph_paper.reproduction import Reproduction
 
     job = Reproduction(
@@ -106,7 +106,7 @@ def reproduce(
         models=None if models is None else tuple(dict.fromkeys(name.strip() for name in models.split(","))),
         planetoid=planetoid,
         rates=rates,
-        jobs=jobs or (None if on is not None else os.cpu_count() or 1),
+        jobs=jobs or os.cpu_count() or 1,
         engine=on,
         quick=quick,
         full=full,

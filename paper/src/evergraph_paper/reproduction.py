@@ -239,7 +239,7 @@ class Reproduction:
     models: tuple[str, ...] | None = None
     planetoid: Path | None = None
     rates: Path | None = None
-    jobs: int | None = 1
+    jobs: int = 1
     engine: RayEngine | None = None
     quick: bool = False
     full: bool = False

@@ -341,7 +341,7 @@ def parse_resources(text: str) -> dict[str, float]:
     return found
 
 
-def engine_of(engine: Engine, address: str | None, resources: str | None) -> RayEngine | None:
+def engine_of(engine: Engine, address: str | None, resources: str | None, jobs: int | None) -> RayEngine | None:
     """Return the settings of Ray; None if the work runs on this machine."""
     if engine == "local":
         for name, value in (("--address", address), ("--resources", resources)):
@@ -352,7 +352,7 @@ def engine_of(engine: Engine, address: str | None, resources: str | None) -> Ray
     from evergraph.evaluation.workers import RayEngine
 
     import_ray()  # a clear error before any work
-    return RayEngine(address, {} if resources is None else parse_resources(resources))
+    return RayEngine(address, {} if resources is None else parse_resources(resources), jobs)
 
 
 def refuse_workspaces(*graphs: str) -> None:

@@ -107,7 +107,7 @@ def compare(
     """
     wanted = parse_seeds(seeds)
     set_up_logging(quiet)
-    on = engine_of(engine, address, resources)
+    on = engine_of(engine, address, resources, jobs)
     from evergraph.evaluation.comparison import candidates
     from evergraph.evaluation.comparison import compare as compare_all
     from evergraph.evaluation.configuration import TRAINING_SETTINGS, Configuration
@@ -131,7 +131,7 @@ def compare(
                 if update is not None:
                     update(description=in_words(state), completed=state.done, total=state.total)
 
-            number = jobs or (cores_here() if on is None else None)
+            number = jobs or cores_here()
             if leave_one_out:
                 from evergraph.evaluation.leave_one_out import leave_one_out as compare_left_out
 

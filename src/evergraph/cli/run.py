@@ -119,7 +119,7 @@ def run(
     """
     wanted = parse_seeds(seeds)
     set_up_logging(quiet)
-    on = engine_of(engine, address, resources)
+    on = engine_of(engine, address, resources, jobs)
     from evergraph.datasets import load
     from evergraph.evaluation.configuration import Configuration
     from evergraph.evaluation.run import run as run_configuration

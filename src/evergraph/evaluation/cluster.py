@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -56,35 +57,51 @@ def import_ray() -> Any:
 
 
 @contextlib.contextmanager
-def connected(engine: RayEngine, cpus: int | None = None) -> Iterator[Any]:
+def connected(engine: RayEngine) -> Iterator[Any]:
     """Connect to a cluster, or start one on this machine, for a block; yields the module ``ray``.
 
-    A connection that this process has already is used and left open. ``cpus`` is the size of a cluster that is started;
-    by default all cores.
+    A connection that this process has already is used and left open. Ray listens on all network interfaces, so a
+    cluster that is started here refuses whoever does not know its token.
     """
     ray = import_ray()
     if ray.is_initialized():
         yield ray
         return
     address = engine.address or os.environ.get("RAY_ADDRESS") or "local"
-    settings: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
-    if address == "local":
-        settings |= {"num_cpus": cpus, "include_dashboard": True}
-    else:
+    token = secrets.token_hex(32) if address == "local" and "RAY_AUTH_MODE" not in os.environ else None
+    if address != "local":
         log.warning(_TRUST, address)
+    with _environment({} if token is None else {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}):
+        try:
+            context = ray.init(
+                address=address,
+                logging_level=logging.ERROR,
+                log_to_driver=False,
+                **({"include_dashboard": True} if address == "local" else {}),
+            )
+        except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+            raise EvergraphError(
+                f"there is no Ray cluster at {address} ({_first_line(error)})",
+                fix="start one with 'ray start --head', or leave --address out to use this machine alone",
+            ) from error
+        if context.dashboard_url:
+            key = "" if token is None else f" (token: {token})"
+            log.info("Ray's dashboard: http://%s%s", context.dashboard_url, key)
+        try:
+            yield ray
+        finally:
+            ray.shutdown()
+
+
+@contextlib.contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables for a block; processes that it starts inherit them."""
+    os.environ.update(variables)
     try:
-        context = ray.init(address=address, **settings)
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-        raise EvergraphError(
-            f"there is no Ray cluster at {address} ({_first_line(error)})",
-            fix="start one with 'ray start --head', or leave --address out to use this machine alone",
-        ) from error
-    if context.dashboard_url:
-        log.info("Ray's dashboard: http://%s", context.dashboard_url)
-    try:
-        yield ray
+        yield
     finally:
-        ray.shutdown()
+        for name in variables:
+            os.environ.pop(name, None)
 
 
 def _first_line(error: BaseException) -> str:
@@ -97,13 +114,11 @@ def _first_line(error: BaseException) -> str:
 class RayWorkers(Workers):
     """Workers on a Ray cluster, as the main process sees them; `Workers` documents the methods."""
 
-    def __init__(
-        self, engine: RayEngine, jobs: int | None, shape: tuple[int, int], shared: Any, graphs: Iterable[str]
-    ) -> None:
+    def __init__(self, engine: RayEngine, shape: tuple[int, int], shared: Any, graphs: Iterable[str]) -> None:
         self.numbers = np.full(shape, np.nan)
-        self._engine, self._jobs = engine, jobs
+        self._engine = engine
         self._open = contextlib.ExitStack()
-        self._ray = ray = self._open.enter_context(connected(engine, jobs))
+        self._ray = ray = self._open.enter_context(connected(engine))
         try:
             self._options = _options(engine)
             here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
@@ -161,8 +176,8 @@ class RayWorkers(Workers):
 
     def _update_size(self) -> None:
         """Set the number of items to submit; nodes may join and leave."""
-        if self._jobs is not None:
-            self.at_once = self._jobs
+        if self._engine.jobs is not None:
+            self.at_once = self._engine.jobs
             return
         if time.monotonic() < self._looked + _LOOK:
             return

@@ -318,7 +318,7 @@ def compare(
     seeds: Sequence[int] = (0,),
     *,
     out: str | Path,
-    jobs: int | None = 1,
+    jobs: int = 1,
     engine: RayEngine | None = None,
     on_done: OnCompared | None = None,
 ) -> Comparison:
@@ -341,7 +341,7 @@ def compare(
     jobs
         Number of processes, with one thread each.
     engine
-        Run the trainings on a Ray cluster, ``jobs`` at a time. ``out`` must then be a path that all nodes share.
+        Run the trainings on a Ray cluster instead. ``out`` must then be a path that all nodes share.
     on_done
         Called with the progress, see `OnCompared`.
     """
@@ -382,7 +382,7 @@ def _by_name(paths: Sequence[str]) -> dict[str, str]:
 
 
 def _run_all(
-    todo: Sequence[Job], out: Path, jobs: int | None, engine: RayEngine | None, on_done: OnCompared | None
+    todo: Sequence[Job], out: Path, jobs: int, engine: RayEngine | None, on_done: OnCompared | None
 ) -> tuple[list[CandidateResult], list[str]]:
     """Run all jobs and store the results of each when it finishes; return results and errors."""
     tell = on_done or (lambda _: None)

@@ -89,7 +89,7 @@ def leave_one_out(
     seeds: Sequence[int] = (0,),
     *,
     out: str | Path,
-    jobs: int | None = 1,
+    jobs: int = 1,
     engine: RayEngine | None = None,
     on_done: OnCompared | None = None,
 ) -> Comparison:

@@ -151,8 +151,7 @@ def run(
         on it: each process uses as many threads as torch in this one (``torch.set_num_threads``). In a script, call
         this below ``if __name__ == "__main__":``.
     engine
-        Run the seeds on a Ray cluster, ``jobs`` at a time (None for as many as it has resources for). ``out`` must then
-        be a path that all nodes share.
+        Run the seeds on a Ray cluster instead. ``out`` must then be a path that all nodes share.
     on_progress
         Called with the progress, see `OnProgress`.
     name
@@ -220,9 +219,10 @@ def _run_seeds(
         tell(index, there[seed] * steps)
     rows = {seed: _run_seed(configuration, plan, seed, store) for seed in seeds if there[seed] == len(plan)}
     waiting = [seed for seed in seeds if seed not in rows]
-    if engine is None:
-        jobs = min(len(waiting), jobs) if jobs is not None else _usual_jobs(plan, len(waiting))
-        jobs = jobs if jobs > 1 and _importable(configuration) else 1
+    if jobs is None:
+        jobs = _usual_jobs(plan, len(waiting))
+    if engine is None and min(jobs, len(waiting)) > 1 and not _importable(configuration):
+        jobs = 1
     threads = torch.get_num_threads() if engine is None else engine.threads
 
     def meanwhile() -> None:

@@ -255,11 +255,12 @@ def open_run(
             folder.mkdir(parents=True, exist_ok=True)
             held.enter_context(locked(folder, "run"))
             _check_destination(folder)  # again: another process may have written to it before the lock
-            token = uuid4().hex
-            waiting = f"{folder}: waiting for the processes of a killed run to end"
-            with only_one(folder / PROCESSES, waiting, holder=token):
-                pass
+            if (folder / PROCESSES).exists():
+                with only_one(folder / PROCESSES, f"{folder}: waiting for the processes of a killed run to end"):
+                    pass
             rows = _prepare(folder, identity, times, replace=replace)
+            with only_one(folder / PROCESSES, holder=(token := uuid4().hex)):
+                pass
         yield RunFolder(folder, rows, token)
         with contextlib.suppress(OSError):
             (folder / PROCESSES).unlink(missing_ok=True)

@@ -314,7 +314,7 @@ def run_grid(
     trials: Sequence[Trial],
     folder: Path,
     *,
-    jobs: int | None = 1,
+    jobs: int = 1,
     threads: int | None = None,
     engine: RayEngine | None = None,
     on_done: Callable[[GridState], object] | None = None,
@@ -328,10 +328,10 @@ def run_grid(
     folder
         Folder of the results (`TrialStore`).
     jobs, threads
-        Number of trials at a time, and of threads of each; by default the processes share all cores, and a trial on Ray
-        has as many threads as it reserves cores.
+        Number of processes, and of threads of each; by default they share all cores. A trial on Ray has as many threads
+        as it reserves cores.
     engine
-        Run the trials on a Ray cluster. Only this process writes to the folder.
+        Run the trials on a Ray cluster instead. Only this process writes to the folder.
     on_done
         Called with the progress at the start and after each trial.
     """
@@ -347,8 +347,8 @@ def run_grid(
     waiting = {key: trial for key, trial in by_key.items() if key not in there}
     if waiting:
         if threads is None:
-            threads = max((os.cpu_count() or 1) // (jobs or 1), 1) if engine is None else engine.threads
-        tally = _Tally(state, waiting.values(), jobs or 1, on_done)
+            threads = max((os.cpu_count() or 1) // jobs, 1) if engine is None else engine.threads
+        tally = _Tally(state, waiting.values(), jobs if engine is None else engine.jobs or 1, on_done)
         for key, trial in by_key.items():
             if key in there:
                 tally.learn(trial, there[key].made["seconds"])

@@ -70,13 +70,19 @@ class RayEngine:
     resources
         What each piece of work reserves: ``cpu``, ``gpu``, ``memory`` (bytes), and any resource that the cluster
         defines. Its threads are the whole number of ``cpu``, at least one.
+    jobs
+        Number of pieces of work at a time; None for as many as the cluster has resources for.
     retries
         How often work starts again if its process or node dies.
     """
 
     address: str | None = None
     resources: Mapping[str, float] = field(default_factory=dict)
+    jobs: int | None = None
     retries: int = 3
+
+    def __post_init__(self) -> None:
+        check_jobs(self.jobs)
 
     @property
     def threads(self) -> int:
@@ -88,7 +94,7 @@ class Workers(ABC):
     """Workers of a command, as the main process sees them.
 
     ``numbers`` has what work has reported: a row for each item and a column for each of its numbers, NaN before.
-    ``at_once`` is the number of items to submit at a time: as many as can run, and spare ones so that no worker idles.
+    ``at_once`` is the number of items to submit at a time.
     """
 
     numbers: NDArray[np.float64]
@@ -164,7 +170,7 @@ def stopped(item: int) -> bool:
 @contextlib.contextmanager
 def start_workers(
     engine: RayEngine | None,
-    jobs: int | None,
+    jobs: int,
     *,
     items: int,
     columns: int = 0,
@@ -179,8 +185,7 @@ def start_workers(
     engine
         Settings of Ray; None for processes of this machine.
     jobs
-        Number of items at a time. On this machine, 1 (or None) is this process; on Ray, None is as many as the cluster
-        has resources for.
+        Number of processes of this machine; 1 is this process. Ray has a number of its own.
     items, columns
         Number of items, and of the numbers that the work on each may report.
     shared
@@ -201,8 +206,8 @@ def start_workers(
     if engine is not None:
         from evergraph.evaluation.cluster import RayWorkers
 
-        workers = RayWorkers(engine, jobs, (items, columns), shared, graphs)
-    elif (processes := min(jobs or 1, items)) > 1:
+        workers = RayWorkers(engine, (items, columns), shared, graphs)
+    elif (processes := min(jobs, items)) > 1:
         workers = ProcessWorkers(processes, (items, columns), shared)
     else:
         workers = InProcess((items, columns), shared, on_report)
@@ -308,7 +313,7 @@ class ProcessWorkers(Workers):
         self.numbers[:] = np.nan
         self._records = context.SimpleQueue()
         level = logging.getLogger(LOGGER).getEffectiveLevel()
-        self.at_once = jobs + 1
+        self.at_once = jobs
         self._pool = ProcessPoolExecutor(
             jobs,
             mp_context=context,
