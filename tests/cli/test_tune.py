@@ -87,7 +87,7 @@ def test_without_optuna(tmp_path, folder, monkeypatch, command):
     monkeypatch.setitem(sys.modules, "optuna", None)
     monkeypatch.delitem(sys.modules, "evergraph.evaluation.tuning")
     code, _, err = command("tune", folder, "--out", tmp_path / "t")
-    assert code == 1
+    assert code == 2
     assert "Optuna is not installed. Run: pip install 'evergraph[tune]'." in err
 
 

@@ -235,6 +235,19 @@ def test_several_jobs_finish_all_trials(tmp_path):
     assert result.default_value is not None
 
 
+@pytest.mark.slow
+def test_ray_finishes_all_trials(tmp_path, found):
+    """In a process of its own, because Ray leaves threads and files behind."""
+    pytest.importorskip("ray", reason="the extra evergraph[ray] is not installed")
+    code = SCRIPT.replace("trials=int(sys.argv[2])", "trials=4, engine=RayEngine('local', jobs=2)")
+    code = "from evergraph.evaluation.workers import RayEngine" + code
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, timeout=300)
+    check_all_once(tmp_path / "study.db", 4)
+    values = {json.dumps(one.parameters, sort_keys=True): one.value for one in found.trials}
+    (first, *_) = tuned(tmp_path, trials=4).trials
+    assert first.value == values[json.dumps(first.parameters, sort_keys=True)]
+
+
 # --- storage ---------------------------------------------------------------------------------------------------------
 
 

@@ -83,7 +83,7 @@ def tune(
     """
     wanted = parse_seeds(seeds)
     set_up_logging(quiet)
-    on = engine_of(engine, address, resources)
+    on = engine_of(engine, address, resources, jobs)
     from evergraph.cli.run import _threads
     from evergraph.datasets import load
     from evergraph.errors import InputError
@@ -117,7 +117,7 @@ def tune(
                     metric=metric,
                     trials=trials,
                     seed=seed,
-                    jobs=jobs,
+                    jobs=jobs or 1,
                     engine=on,
                     on_progress=on_progress,
                 )
@@ -135,8 +135,7 @@ def tune(
                         description = f"evaluating on later tasks ({runs} runs)"
                         update(description=description, completed=sum(steps_done.values()), total=runs * tasks * steps)
 
-                at_once = jobs if on is not None else jobs or 1
-                later = evaluate_later(found, opened, wanted, jobs=at_once, engine=on, on_progress=on_step)
+                later = evaluate_later(found, opened, wanted, jobs=jobs or 1, engine=on, on_progress=on_step)
     except KeyboardInterrupt:
         fix = "run the same command again to continue"
         raise InterruptError("Interrupted. Finished trials are stored", fix=fix) from None

@@ -59,7 +59,7 @@ try:
     from optuna.samplers import BaseSampler, TPESampler
     from optuna.trial import FrozenTrial, TrialState
 except ImportError as error:
-    raise EvergraphError("Optuna is not installed", fix="run: pip install 'evergraph[tune]'") from error
+    raise InputError("Optuna is not installed", fix="run: pip install 'evergraph[tune]'") from error
 
 __all__ = ["METRICS", "Later", "Search", "TriedSettings", "Tuning", "TuningState", "evaluate_later", "tune"]
 
@@ -342,7 +342,7 @@ def tune(
     metric: str = "accuracy",
     trials: int = 40,
     seed: int = 0,
-    jobs: int | None = None,
+    jobs: int = 1,
     engine: RayEngine | None = None,
     on_progress: Callable[[TuningState], object] | None = None,
 ) -> Tuning:
@@ -369,7 +369,7 @@ def tune(
     seed
         Seed of the search and of the trainings. With one job, the same seed gives the same trials.
     jobs, engine
-        Number of trials at a time (None: 1, or as many as a cluster has resources for), and the settings of Ray.
+        Number of processes of this machine, each with a trial at a time; or the settings of Ray.
     on_progress
         Called at the start, after each task, and after each trial.
 
@@ -389,7 +389,7 @@ def tune(
     study, lock = _open(search, storage)
     tuner = _Tuner(search, study, lock, trials, on_progress or (lambda _: None))
     with tuner.signs_of_life():
-        tuner.run(jobs if engine is not None else jobs or 1, engine)
+        tuner.run(jobs, engine)
     return tuner.result()
 
 
@@ -517,7 +517,7 @@ class _Tuner:
 
     # --- the loop ----------------------------------------------------------------------------------------------------
 
-    def run(self, jobs: int | None, engine: RayEngine | None) -> None:
+    def run(self, jobs: int, engine: RayEngine | None) -> None:
         """Work until all trials are finished, here or elsewhere."""
         self._show()
         told = False
@@ -532,7 +532,7 @@ class _Tuner:
             time.sleep(_POLL)
         self._show()
 
-    def _work(self, jobs: int | None, engine: RayEngine | None) -> None:
+    def _work(self, jobs: int, engine: RayEngine | None) -> None:
         import torch
 
         threads = torch.get_num_threads() if engine is None else engine.threads
@@ -861,7 +861,7 @@ def evaluate_later(
     graph: EvolvingGraph,
     seeds: Sequence[int] = (0, 1, 2),
     *,
-    jobs: int | None = 1,
+    jobs: int = 1,
     engine: RayEngine | None = None,
     on_progress: OnProgress | None = None,
 ) -> Later | None:

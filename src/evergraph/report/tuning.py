@@ -28,7 +28,7 @@ def draw_tuning(found: Tuning, folder: str | Path, note: str = "") -> list[Path]
 
     with figure(1, 2, height=2.8) as (picture, axes):
         trials, shares = axes[0]
-        places = np.arange(1, len(found.trials) + 1)
+        places = np.array([trial.number for trial in found.trials])
         values = np.array([np.nan if trial.value is None else trial.value for trial in found.trials])
         pruned = np.array([trial.outcome == "pruned" for trial in found.trials])
         best = np.maximum.accumulate(np.where(pruned | np.isnan(values), -np.inf, values))
