@@ -50,7 +50,6 @@ _JOBS = (
     "Trials, and then runs on later tasks, at a time. Default: 1, where the same seed gives the same trials; on Ray "
     "as many as the cluster has resources for."
 )
-_SEEDS = "Seeds for the evaluation on later tasks: 0-4, or 0,2,5, or 3."
 
 
 def tune(
@@ -63,7 +62,7 @@ def tune(
     first: FirstTask = None,
     steps: Steps = 200,
     seed: Annotated[int, option("seed", "N", "Seed of the search and of its trainings.", min=0)] = 0,
-    seeds: Annotated[str, option("seeds", "SEEDS", _SEEDS)] = "0-2",
+    seeds: Seeds = "0-2",
     out: Annotated[
         Path, option("out", "FOLDER", "Folder for settings, figure and trials; a stopped search continues in it.")
     ] = Path("tuned"),
@@ -79,7 +78,7 @@ def tune(
 
     The search changes learning rate, history, restart, inputs and width of the model, and for Open-F1 and MCC also
     threshold or objective of the detector. It starts with the defaults. Hopeless trials are stopped early. The result
-    is a settings file for run, compare and ws init.
+    is a settings file for run, compare and ws init. --seeds are those of the evaluation.
     """
     wanted = parse_seeds(seeds)
     set_up_logging(quiet)
