@@ -18,6 +18,7 @@ from evergraph.cli.common import (
     ModelOption,
     Quiet,
     ResourcesOption,
+    Seeds,
     Steps,
     console,
     echo,
