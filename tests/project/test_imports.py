@@ -26,6 +26,8 @@ HEAVY = [
     "fastapi",
     "pydantic",
     "uvicorn",
+    "optuna",
+    "ray",
 ]
 
 

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import typer
 
 from evergraph import __version__
-from evergraph.cli import compare, demo, imports, inspect, report, run, serve
+from evergraph.cli import compare, demo, imports, inspect, report, run, serve, tune
 from evergraph.cli.common import InterruptError, echo, print_json
 from evergraph.errors import EvergraphError, InputError, os_error
 from evergraph.names import load_plugin
@@ -100,6 +100,7 @@ app.command("inspect", short_help="Describe a graph: size, history sizes, drift.
 )
 app.command("run", short_help="Train and predict task by task, for some seeds.", epilog=run.EXAMPLE)(run.run)
 app.command("compare", short_help="Compare detectors of unseen classes.", epilog=compare.EXAMPLE)(compare.compare)
+app.command("tune", short_help="Search for better settings on the past of a graph.", epilog=tune.EXAMPLE)(tune.tune)
 app.command("report", short_help="Write a report of a run or a workspace (HTML).", epilog=report.EXAMPLE)(report.report)
 app.command("serve", short_help="Serve a workspace: HTTP API and review page.", epilog=serve.EXAMPLE)(serve.serve)
 app.add_typer(serve.tokens, name="serve-token")

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
@@ -235,6 +235,95 @@ def parse_seeds(text: str) -> tuple[int, ...]:
             raise InputError(f"--seeds {text} are more than {_MOST_SEEDS:,}", fix="give fewer seeds")
         seeds |= dict.fromkeys(range(first, last + 1))
     return tuple(seeds)
+
+
+_PARTS = {"model": ("hidden", "layers", "dropout", "hops"), "detector": ("threshold", "alpha", "objective")}
+"""Options that are settings of the model or of the detector."""
+
+
+def chosen_settings(file: SettingsFile | None, options: Mapping[str, Any], also: Iterable[str] = ()) -> dict[str, Any]:
+    """Return settings as `Configuration` takes them: of options that are given, else of the file, else the defaults.
+
+    Parameters
+    ----------
+    file
+        The value of ``--settings``.
+    options
+        Values of the options by name: settings, and those of model and detector.
+    also
+        Settings of the file that are used too, although there are no options for them.
+    """
+    from evergraph.names import build_detector, build_model, with_settings
+
+    stored = {} if file is None else file.settings
+    found = {name: stored[name] for name in also if name in stored}
+    for name, value in options.items():
+        if any(name in parts for parts in _PARTS.values()):
+            continue
+        parts = {part: options[part] for part in _PARTS.get(name, ()) if part in options}
+        if file is not None and name in stored and not file.is_overridden(name):
+            changed = {part: own for part, own in parts.items() if own is not None}
+            found[name] = with_settings(name, stored[name], **changed) if changed else stored[name]
+        elif name in _PARTS:
+            found[name] = (build_model if name == "model" else build_detector)(value, **parts)
+        else:
+            found[name] = parse_history(value) if name == "history" else value
+    if file is not None:
+        file.log_use(found)
+    return found
+
+
+class SettingsFile:
+    """The value of ``--settings``; it knows which options were given besides."""
+
+    def __init__(self, path: str) -> None:
+        self.path = Path(path)
+        self.context: typer.Context | None = None
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """The settings, as `Configuration` takes them."""
+        from evergraph.evaluation.settings_file import read_settings
+
+        return read_settings(self.path)
+
+    def is_overridden(self, name: str) -> bool:
+        """Whether an option was given."""
+        source = None if self.context is None else self.context.get_parameter_source(name)
+        return source is not None and source.name != "DEFAULT"
+
+    def log_use(self, used: Mapping[str, Any]) -> None:
+        """Say which settings come from the file, which options override it, and which settings are not used."""
+        from evergraph.evaluation.configuration import Configuration
+        from evergraph.names import described
+        from evergraph.workspace.settings import in_words
+
+        log, stored, usual = logging.getLogger("evergraph"), self.settings, Configuration()
+        mine = [name for name in stored if name in used and not self.is_overridden(name)]
+        listed = ", ".join(f"{name} {in_words(described(stored[name]))}" for name in mine)
+        log.info("Settings of %s: %s.", self, listed or "none")
+        given = [name for name in stored if self.is_overridden(name)]
+        given += [part for name in mine for part in _PARTS.get(name, ()) if self.is_overridden(part)]
+        if given:
+            log.info("Options override it: %s.", ", ".join(f"--{name.replace('_', '-')}" for name in given))
+        unused = [name for name, value in stored.items() if name not in used and value != getattr(usual, name)]
+        if unused:
+            log.info("This command does not use its settings: %s.", ", ".join(unused))
+
+
+def _with_context(context: typer.Context, file: SettingsFile | None) -> SettingsFile | None:
+    if file is not None:
+        file.context = context
+    return file
+
+
+SETTINGS_HELP = "Settings file, as 'evergraph tune' writes it. Options that you give override it."
+SettingsOption = Annotated[
+    SettingsFile | None, option("settings", "FILE", SETTINGS_HELP, parser=SettingsFile, callback=_with_context)
+]
 
 
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}

@@ -31,13 +31,14 @@ from evergraph.cli.common import (
     ResourcesOption,
     RestartOption,
     Seeds,
+    SettingsOption,
     Steps,
+    chosen_settings,
     console,
     echo,
     echo_next,
     engine_of,
     graphs_like,
-    parse_history,
     parse_seeds,
     print_json,
     progress,
@@ -64,6 +65,7 @@ def compare(
         ),
     ],
     detectors: Annotated[str, typer.Option(metavar="DETECTORS", help=_DETECTORS)] = COMPARED_DETECTORS,
+    settings: SettingsOption = None,
     model: ModelOption = DEFAULT_MODEL,
     hidden: Hidden = None,
     layers: Layers = None,
@@ -105,15 +107,14 @@ def compare(
     Each training is recorded and shared by all detectors with the same loss. A stopped command continues with the
     trainings that are already recorded. If you add detectors, recorded trainings are used again.
     """
-    wanted, wanted_history = parse_seeds(seeds), parse_history(history)
+    wanted = parse_seeds(seeds)
     set_up_logging(quiet)
     on = engine_of(engine, address, resources, jobs)
     from evergraph.evaluation.comparison import candidates
     from evergraph.evaluation.comparison import compare as compare_all
-    from evergraph.evaluation.configuration import Configuration
+    from evergraph.evaluation.configuration import TRAINING_SETTINGS, Configuration
     from evergraph.evaluation.recommendation import recommend
     from evergraph.evaluation.workers import cores_here
-    from evergraph.names import build_model
     from evergraph.nn.device import choose_device
     from evergraph.report.comparison import write_comparison
 
@@ -122,18 +123,11 @@ def compare(
         raise InputError("--families is given without --leave-one-out", fix="add --leave-one-out, or leave it out")
     groups = {} if families is None else _families(families)
     chosen = candidates(detectors)
+    given = {"model": model, "hidden": hidden, "layers": layers, "dropout": dropout, "hops": hops, "history": history}
+    given |= {"restart": restart, "steps": steps, "lr": lr, "first": first, "label_rate": label_rate, "mode": mode}
+    given |= {"inputs": inputs, "label_latency": label_latency}
     configuration = Configuration(
-        model=build_model(model, hidden=hidden, layers=layers, dropout=dropout, hops=hops),
-        history=wanted_history,
-        restart=restart,
-        steps=steps,
-        lr=lr,
-        first=first,
-        inputs=inputs,
-        label_rate=label_rate,
-        label_latency=label_latency,
-        mode=mode,
-        device=choose_device(device),
+        **chosen_settings(settings, given, also=TRAINING_SETTINGS), device=choose_device(device)
     )
     try:
         with progress("starting", quiet, lines=True) as update:
@@ -158,10 +152,7 @@ def compare(
         stored = "Interrupted. Finished trainings are stored"
         raise InterruptError(stored, fix="run the same command again to continue") from None
     best = recommend(found)
-    given = {"model": model, "hidden": hidden, "layers": layers, "dropout": dropout, "hops": hops, "history": history}
-    given |= {"restart": restart, "steps": steps, "lr": lr, "first": first, "label-rate": label_rate, "mode": mode}
-    given |= {"inputs": inputs, "label-latency": label_latency}
-    following = None if best is None else _run(graphs[0], given | {"detector": best.detector})
+    following = None if best is None else _run(graphs[0], given | {"detector": best.detector, "settings": settings})
     failed = EvergraphError(f"{counted(len(found.errors), 'training')} failed", fix="see the warnings above")
     if as_json:
         error = {"error": failed.as_dict()} if found.errors else {}
@@ -214,8 +205,9 @@ def _run(graph: str, options: dict[str, Any]) -> str:
 
     from evergraph.cli.run import run
 
-    usual = {name.replace("_", "-"): value.default for name, value in inspect.signature(run).parameters.items()}
-    words = [word for name, value in options.items() if value != usual[name] for word in (f"--{name}", value)]
+    usual = {name: value.default for name, value in inspect.signature(run).parameters.items()}
+    changed = {name.replace("_", "-"): value for name, value in options.items() if value != usual[name]}
+    words = [word for name, value in changed.items() for word in (f"--{name}", value)]
     return command_line("run", Path(graph), *words)
 
 

@@ -35,14 +35,15 @@ from evergraph.cli.common import (
     ResourcesOption,
     RestartOption,
     Seeds,
+    SettingsOption,
     Steps,
     TextMode,
     Threshold,
+    chosen_settings,
     console,
     echo,
     echo_next,
     engine_of,
-    parse_history,
     parse_seeds,
     print_json,
     progress,
@@ -84,6 +85,7 @@ _HEADLINE = {
 
 def run(
     graph: GraphArgument,
+    settings: SettingsOption = None,
     model: ModelOption = DEFAULT_MODEL,
     hidden: Hidden = None,
     layers: Layers = None,
@@ -124,7 +126,7 @@ def run(
     For each task the model trains on the past and predicts the new slice. The results show accuracy, detection of
     unseen classes, and seconds.
     """
-    wanted, wanted_history = parse_seeds(seeds), parse_history(history)
+    wanted = parse_seeds(seeds)
     set_up_logging(quiet)
     on = engine_of(engine, address, resources, jobs)
     from evergraph.datasets import load
@@ -132,26 +134,14 @@ def run(
     from evergraph.evaluation.run import run as run_configuration
     from evergraph.evaluation.run_folder import RESULTS
     from evergraph.evaluation.workers import threads_each
-    from evergraph.names import build_detector, build_model
     from evergraph.nn.device import choose_device
 
-    configuration = Configuration(
-        model=build_model(model, hidden=hidden, layers=layers, dropout=dropout, hops=hops),
-        detector=build_detector(detector, threshold=threshold, alpha=alpha, objective=objective),
-        history=wanted_history,
-        restart=restart,
-        steps=steps,
-        lr=lr,
-        weight_decay=weight_decay,
-        first=first,
-        inputs=inputs,
-        label_rate=label_rate,
-        label_latency=label_latency,
-        mode=mode,
-        text=text,
-        workers=workers,
-        device=choose_device(device),
-    )
+    options = {"model": model, "hidden": hidden, "layers": layers, "dropout": dropout, "hops": hops, "inputs": inputs}
+    options |= {"detector": detector, "threshold": threshold, "alpha": alpha, "objective": objective, "steps": steps}
+    options |= {"history": history, "restart": restart, "lr": lr, "weight_decay": weight_decay, "first": first}
+    options |= {"label_rate": label_rate, "label_latency": label_latency, "mode": mode, "text": text}
+    options |= {"workers": workers}
+    configuration = Configuration(**chosen_settings(settings, options), device=choose_device(device))
     refuse_workspaces(graph)
     opened = load(graph)
     try:

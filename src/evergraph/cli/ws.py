@@ -275,6 +275,7 @@ def init(
     every: common.Every = None,
     drop_dangling: common.DropDangling = False,
     encoder: common.EncoderOption = None,
+    settings: common.SettingsOption = None,
     model: common.ModelOption = DEFAULT_MODEL,
     hidden: common.Hidden = None,
     layers: common.Layers = None,
@@ -298,7 +299,6 @@ def init(
 
     The workspace stores the names of the columns, so you do not have to repeat them later.
     """
-    periods = common.parse_history(history)
     set_up_logging(quiet)
     with _interruptible(ws):
         with _training_steps("init", quiet or as_json) as shown:
@@ -306,7 +306,6 @@ def init(
             from evergraph.inputs.encoders import load_encoder
             from evergraph.inputs.encoding import encoded_graph
             from evergraph.learning.training import steps_a_task
-            from evergraph.names import build_detector, build_model
             from evergraph.workspace import Workspace
             from evergraph.workspace.store import Store
 
@@ -321,25 +320,22 @@ def init(
             # Checked before the graph is read, which may take long.
             Store.check_new(ws)
             computing = _device(device)
-            chosen = build_model(model, hidden=hidden, layers=layers, dropout=dropout, hops=hops)
-            flagging = build_detector(detector, threshold=threshold, alpha=alpha, objective=objective)
+            options = {"model": model, "hidden": hidden, "layers": layers, "dropout": dropout, "hops": hops}
+            options |= {"detector": detector, "threshold": threshold, "alpha": alpha, "objective": objective}
+            options |= {"history": history, "inputs": inputs, "steps": steps, "lr": lr}
+            chosen = common.chosen_settings(settings, options)
             loaded = None if encoder is None else load_encoder(encoder)
             read = _read_graph(vertices, edges, graph, columns, every, drop_dangling)
             with nullcontext(read) if loaded is None else encoded_graph(read, loaded, ws, shown.on_encoded) as whole:
                 workspace = Workspace.create(
                     ws,
                     whole,
-                    model=chosen,
-                    detector=flagging,
-                    history=periods,
-                    steps=steps,
-                    lr=lr,
-                    inputs=inputs,
+                    **chosen,
                     seed=seed,
                     columns=columns,
                     keep=keep,
                     device=computing,
-                    on_step=shown(steps_a_task(steps, flagging)),
+                    on_step=shown(steps_a_task(chosen["steps"], chosen["detector"])),
                 )
             status = workspace.status()
         what = workspace.log()[0].what

@@ -26,6 +26,7 @@ __all__ = ["app"]
 )
 def change_settings(
     ws: Folder,
+    settings: common.SettingsOption = None,
     history: Annotated[str | None, option("history", "auto|full|N", common.HISTORY_HELP)] = None,
     model: Annotated[str | None, option("model", "MODEL", common.MODEL_HELP)] = None,
     hidden: Annotated[int | None, option("hidden", "N", "Width of the model.", min=1)] = None,
@@ -59,6 +60,12 @@ def change_settings(
         "inputs": inputs,
         "keep": keep,
     }
+    if settings is not None:
+        from evergraph.evaluation.settings_file import workspace_settings
+
+        common.set_up_logging(quiet)
+        given = workspace_settings(settings.settings, given)
+        settings.log_use(given)
     if any(value is not None for value in given.values()):
         _change(ws, "set", lambda workspace, _: workspace.set(**given), as_json, quiet, wait)
         return

@@ -23,6 +23,7 @@ from starlette.concurrency import run_in_threadpool
 
 from evergraph.analysis.explain import in_words
 from evergraph.errors import InputError, NothingToDoError
+from evergraph.evaluation.settings_file import parse_settings, workspace_settings
 from evergraph.graph import ids as id_columns
 from evergraph.graph.columns import Columns
 from evergraph.presentation.text import csv_text
@@ -625,6 +626,8 @@ async def change_settings(
     """Change settings of the workspace."""
     order = await _order_of(request, user, key, match)
     given = body.model_dump(exclude_none=True)
+    if (content := given.pop("settings_file", None)) is not None:
+        given = workspace_settings(parse_settings(content), given)
     return await _write(request, order, lambda one: one.set(**given))
 
 

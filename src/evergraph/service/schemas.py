@@ -148,6 +148,9 @@ class SettingsChange(Body):
     lr: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     inputs: Annotated[str, Field(max_length=1_000)] | list[str] | None = None
     keep: Annotated[int, Field(ge=2, lt=2**31)] | None = None
+    settings_file: dict[str, Any] | None = Field(
+        None, description="Content of a settings file, as `evergraph tune` writes it; the other fields override it."
+    )
 
 
 class ColumnNames(BaseModel):
