@@ -25,8 +25,8 @@ _TRUST = (
 def import_ray(address: str | None = None) -> Any:
     """Return the module ``ray``, with its usage statistics off unless the user turned them on.
 
-    Ray listens on all network interfaces. So if it will start a cluster on this machine (``address`` is None), it is
-    told to refuse whoever does not know a token. Ray reads this when it is imported.
+    Ray listens on all network interfaces. So a cluster that it starts on this machine (``address`` is None) gets a
+    token, and refuses processes that do not have it. Ray reads the setting when it is imported.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     if _is_new(address) and "ray" not in sys.modules and "RAY_AUTH_MODE" not in os.environ:

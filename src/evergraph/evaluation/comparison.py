@@ -392,7 +392,7 @@ def _run_all(
     tell(CompareState(len(todo)))
 
     def on_report() -> None:
-        """Tell which task of the current job is done; only if the jobs run in this process."""
+        """Report which task of the current job is done; only if the jobs run in this process."""
         task, tasks = workers.numbers[done]
         if task == task:
             tell(CompareState(len(todo), done, tuple(errors), f"{todo[done]}, task {task:.0f} of {tasks:.0f}"))

@@ -1,7 +1,7 @@
 """Search for better settings with Optuna, on the past of a graph only.
 
 The tasks of a graph are split: the earlier ones judge the trials, the later ones are for `evaluate_later`. Workers get
-a graph without the later periods. The main process asks Optuna for trials and tells it their values; workers only
+a graph without the later periods. The main process gets trials from Optuna and returns their values; workers only
 compute. The study is in a database, so a search that was stopped continues, and several commands can share one.
 
 Which trials count: the first N that have not failed, by number. Numbers are given by the database, so several
@@ -21,7 +21,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +29,9 @@ import numpy as np
 from evergraph import __version__
 from evergraph.errors import EvergraphError, InputError, os_error
 from evergraph.evaluation.configuration import Configuration
-from evergraph.evaluation.results import NUMERICS_VERSION, Results, Summary, TaskRow
+from evergraph.evaluation.results import Results, Summary, TaskRow
 from evergraph.evaluation.run import OnProgress, run, run_task
+from evergraph.evaluation.search_space import METRICS, Search  # also the clear error if Optuna is missing
 from evergraph.evaluation.workers import (
     RayEngine,
     Workers,
@@ -45,203 +45,23 @@ from evergraph.evaluation.workers import (
 )
 from evergraph.graph.arrays import fingerprint
 from evergraph.graph.evolving import EvolvingGraph
-from evergraph.graph.past import past_of
-from evergraph.inputs.vocabulary import blocks_of
-from evergraph.learning.task import Task, history_sizes
-from evergraph.learning.training import default_rate
-from evergraph.names import with_settings
 from evergraph.presentation.text import counted
 from evergraph.storage.files import only_one
 
-try:
-    import optuna
-    from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
-    from optuna.samplers import BaseSampler, TPESampler
-    from optuna.trial import FrozenTrial, TrialState
-except ImportError as error:
-    raise InputError("Optuna is not installed", fix="run: pip install 'evergraph[tune]'") from error
+import optuna  # isort: skip
+from optuna.distributions import BaseDistribution  # isort: skip
+from optuna.samplers import BaseSampler, TPESampler  # isort: skip
+from optuna.trial import FrozenTrial, TrialState  # isort: skip
 
 __all__ = ["METRICS", "Later", "Search", "TriedSettings", "Tuning", "TuningState", "evaluate_later", "tune"]
 
 log = logging.getLogger(__name__)
-
-METRICS = {"accuracy": "accuracy", "open-f1": "open_f1", "mcc": "mcc"}
-"""Metrics to tune for, and their names in `Results`."""
-
-# --- what is searched ------------------------------------------------------------------------------------------------
-
-RATES = (0.0005, 0.05)
-"""Lowest and highest learning rate, on a logarithmic scale: the range of the defaults."""
-HIDDEN = (16, 32, 64, 128)
-"""Widths of the model, besides its own default."""
-RESTARTS = ("warm", "cold")
-THRESHOLDS = (0.1, 0.9)
-"""Lowest and highest threshold of a detector such as gDOC."""
-OBJECTIVES = ("mcc", "open-f1")
-"""Objectives of the detector ``auto``."""
 
 _STARTUP = 10  # trials at random before the sampler learns from them
 _BEFORE_PRUNING = 5  # trials that finish before hopeless ones are stopped
 _MOST_DEATHS = 3  # of commands that run the same parameters
 _BEAT, _GRACE = 10.0, 60.0  # seconds between two signs of life, and without one until a command counts as dead
 _POLL = 1.0  # seconds between two looks at trials of other commands
-
-
-@dataclass(frozen=True, eq=False)
-class Search:
-    """What is searched, and on which tasks.
-
-    Parameters
-    ----------
-    base
-        The defaults: all settings that are not searched, and where the search starts.
-    past
-        The graph without the later periods.
-    first, until
-        Periods of the first and of the last task that judges trials.
-    metric
-        Name of the metric (`METRICS`).
-    seed
-        Seed of the search and of the trainings.
-    """
-
-    base: Configuration
-    past: EvolvingGraph
-    first: int
-    until: int
-    metric: str
-    seed: int
-
-    @classmethod
-    def of(
-        cls,
-        configuration: Configuration,
-        graph: EvolvingGraph,
-        *,
-        until: int | str | None = None,
-        metric: str = "accuracy",
-        seed: int = 0,
-    ) -> Search:
-        """Split the tasks of a graph; by default in the middle."""
-        if metric not in METRICS:
-            raise InputError(f"there is no metric {metric!r}", fix=f"choose one of: {', '.join(METRICS)}")
-        configuration.learner(seed)  # checks the seed
-        label = graph.axis.label
-        # Only the periods: nothing else of the later ones is read here.
-        times = [task.time for task in replace(configuration, history="full").tasks(graph)]
-        if until is None and len(times) < 2:
-            raise InputError(
-                f"the graph has one task, {label(times[0])}, so none is left to evaluate the settings on",
-                fix="choose an earlier first task, or the last period to tune on",
-            )
-        last = times[len(times) // 2 - 1] if until is None else graph.axis.period(until)
-        if last < times[0]:
-            raise InputError(
-                f"the last period to tune on is {label(last)}, but the first task is {label(times[0])}",
-                fix=f"choose a period from {label(times[0])} to {label(times[-1])}",
-            )
-        last = max(time for time in times if time <= last)
-        return cls(configuration, past_of(graph, last), times[0], last, metric, seed)
-
-    @cached_property
-    def tasks(self) -> tuple[Task, ...]:
-        """The tasks that judge the defaults."""
-        return tuple(replace(self.base, first=self.past.axis.value(self.first)).tasks(self.past))
-
-    @cached_property
-    def defaults(self) -> dict[str, Any]:
-        """The parameters of the defaults."""
-        task = self.tasks[0]
-        model, detector = self.base.model, self.base.detector
-        rate = default_rate(model, detector, warm=self.base.restart != "cold", level=task.level)
-        found: dict[str, Any] = {
-            "lr": self.base.lr or rate,
-            "history": "full" if task.history is None else task.history,
-            "restart": self.base.restart,
-            "inputs": self.base.inputs,
-        }
-        if (hidden := getattr(getattr(model, "base", model), "hidden", None)) is not None:
-            found["hidden"] = hidden
-        if self.metric != "accuracy":  # which does not depend on what is flagged
-            settings = {entry.name: getattr(detector, entry.name) for entry in fields(detector)}  # type: ignore[arg-type]
-            if isinstance(settings.get("threshold"), float):
-                found["threshold"] = settings["threshold"]
-            if "objective" in settings:
-                found["objective"] = settings["objective"]
-        return found
-
-    @cached_property
-    def space(self) -> dict[str, BaseDistribution]:
-        """The range of each parameter; it contains the default."""
-        defaults = self.defaults
-        found: dict[str, BaseDistribution] = {
-            "lr": FloatDistribution(min(RATES[0], defaults["lr"]), max(RATES[1], defaults["lr"]), log=True)
-        }
-        sizes = {*history_sizes(self.past, self.first).values(), defaults["history"]} - {"full"}
-        choices: dict[str, Sequence[Any]] = {
-            "history": [*sorted(sizes), "full"],
-            "restart": RESTARTS,
-            "inputs": ["auto", *self._inputs()],
-            "hidden": HIDDEN,
-            "objective": OBJECTIVES,
-        }
-        for name, values in choices.items():
-            listed = [*values, *([] if defaults.get(name) in values else [defaults.get(name)])]
-            if name in defaults and len(listed) > 1:
-                found[name] = CategoricalDistribution(listed)
-        if "threshold" in defaults:
-            value = defaults["threshold"]
-            found["threshold"] = FloatDistribution(min(THRESHOLDS[0], value), max(THRESHOLDS[1], value))
-        return found
-
-    def _inputs(self) -> list[str]:
-        """Return what a model can read besides ``"auto"``: all blocks, all but classes, and words only."""
-        blocks = blocks_of(self.past, "auto", classes=self.base.model.takes_classes)
-        kinds = [blocks, [name for name in blocks if name != "classes"], [name for name in blocks if name == "words"]]
-        return list(dict.fromkeys(",".join(kind) for kind in kinds if kind))
-
-    @property
-    def start(self) -> dict[str, Any]:
-        """The parameters of the first trial."""
-        return {name: self.defaults[name] for name in self.space}
-
-    def rounded(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Return parameters with two digits of the learning rate and of the threshold, unless they are the defaults."""
-        found = {name: parameters[name] for name in self.space if name in parameters}
-        if found != self.start:
-            found |= {name: float(f"{found[name]:.2g}") for name in ("lr", "threshold") if name in found}
-        return found
-
-    def configuration(self, parameters: Mapping[str, Any]) -> Configuration:
-        """Return the settings of a trial."""
-        parameters = self.rounded(parameters)
-        if parameters == self.start:
-            return self.base
-        model, detector = self.base.model, self.base.detector
-        if "hidden" in parameters:
-            model = with_settings("model", model, hidden=parameters["hidden"])
-        flagging = {name: parameters[name] for name in ("threshold", "objective") if name in parameters}
-        return replace(
-            self.base,
-            model=model,
-            detector=with_settings("detector", detector, **flagging) if flagging else detector,
-            **{name: parameters[name] for name in ("lr", "history", "restart", "inputs") if name in parameters},
-        )
-
-    @cached_property
-    def name(self) -> str:
-        """Name of the study: a hash of the past of the graph and of everything that the trials depend on."""
-        identity = {
-            "graph": fingerprint(self.past),
-            "base": self.base.described(self.past.axis),
-            "space": {name: repr(values) for name, values in self.space.items()},
-            "tasks": [self.first, self.until],
-            "metric": self.metric,
-            "seed": self.seed,
-            "numerics_version": NUMERICS_VERSION,
-        }
-        canonical = json.dumps(identity, sort_keys=True, ensure_ascii=False)
-        return f"evergraph {hashlib.sha256(canonical.encode()).hexdigest()[:16]}"
 
 
 # --- results ---------------------------------------------------------------------------------------------------------
@@ -490,16 +310,16 @@ class _Sampler(BaseSampler):
 
 @dataclass
 class _Running:
-    """A trial that runs here, by the number of its row in the workers' numbers, and the tasks told to Optuna."""
+    """A trial that runs here, by the number of its row in the workers' numbers, and the tasks that Optuna knows."""
 
     trial: optuna.Trial
     configuration: Configuration
     item: int
-    told: int = 0
+    reported: int = 0
 
 
 class _Tuner:
-    """Asks for trials, has them computed, and tells their values."""
+    """Gets trials from Optuna, has them computed, and returns their values."""
 
     def __init__(
         self,
@@ -520,14 +340,14 @@ class _Tuner:
     def run(self, jobs: int, engine: RayEngine | None) -> None:
         """Work until all trials are finished, here or elsewhere."""
         self._show()
-        told = False
+        warned = False
         while sum(map(_is_finished, self._all())) < self.trials:
             if self._has_free():
                 self._work(jobs, engine)
                 continue
-            if not told:
+            if not warned:
                 log.info("Another command runs the last trials. Waiting for them.")
-                told = True
+                warned = True
             self._show()
             time.sleep(_POLL)
         self._show()
@@ -564,11 +384,11 @@ class _Tuner:
         changed = False
         for one in list(self.running.values()):
             values = workers.numbers[one.item]
-            new = [task for task in np.flatnonzero(~np.isnan(values)).tolist() if task >= one.told]
+            new = [task for task in np.flatnonzero(~np.isnan(values)).tolist() if task >= one.reported]
             for task in new:
                 one.trial.report(float(values[task]), task)
-                one.told, changed = task + 1, True
-            hopeful = not new or one.told == len(values) or one.configuration is self.search.base
+                one.reported, changed = task + 1, True
+            hopeful = not new or one.reported == len(values) or one.configuration is self.search.base
             if not hopeful and one.trial.should_prune():
                 workers.stop(one.item)
         if changed:
@@ -581,7 +401,7 @@ class _Tuner:
             log.warning("Trial %d failed: %s", trial.number, measured.error)
             self._tell(trial, TrialState.FAIL, error=measured.error)
         else:
-            for task, value in enumerate(values[one.told :], start=one.told):
+            for task, value in enumerate(values[one.reported :], start=one.reported):
                 if value is not None:
                     trial.report(value, task)
             if len(values) < len(self.search.tasks):
@@ -702,7 +522,7 @@ class _Tuner:
 
     @contextlib.contextmanager
     def signs_of_life(self) -> Iterator[None]:
-        """Tell other commands every few seconds that this one is alive."""
+        """Show other commands every few seconds that this one is alive."""
         ended = threading.Event()
 
         def beat() -> None:
@@ -731,7 +551,7 @@ class _Tuner:
         finished = self._counted()
         done = [trial.value for trial in finished if trial.state == TrialState.COMPLETE and trial.value is not None]
         pruned = sum(trial.state == TrialState.PRUNED for trial in finished)
-        running = sum(one.told for one in self.running.values()) / (len(self.search.tasks) + 1)
+        running = sum(one.reported for one in self.running.values()) / (len(self.search.tasks) + 1)
         best = max(done, default=None)
         self.on_progress(TuningState(self.trials, min(len(finished), self.trials), pruned, running, best))
 
@@ -769,7 +589,7 @@ def _row(trial: FrozenTrial, search: Search) -> TriedSettings:
 
 
 def _importances(study: optuna.Study) -> dict[str, float]:
-    """Return the importance of each parameter; empty if there are too few trials to tell."""
+    """Return the importance of each parameter; empty if there are too few trials."""
     values = {trial.value for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))}
     if len(values) < _BEFORE_PRUNING:
         return {}

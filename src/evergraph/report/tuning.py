@@ -49,7 +49,7 @@ def draw_tuning(found: Tuning, folder: str | Path, note: str = "") -> list[Path]
             for bar in shares.patches:
                 bar.set_color(COLOURS[2])
         else:
-            shares.text(0.5, 0.5, "too few trials to tell", ha="center", transform=shares.transAxes)
+            shares.text(0.5, 0.5, "too few trials", ha="center", transform=shares.transAxes)
             shares.set(xticks=[], yticks=[])
     return save(picture, Path(folder) / "tuning", note)
 
