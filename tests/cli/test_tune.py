@@ -85,7 +85,8 @@ def test_without_later_tasks(tmp_path, folder, command):
 
 def test_without_optuna(tmp_path, folder, monkeypatch, command):
     monkeypatch.setitem(sys.modules, "optuna", None)
-    monkeypatch.delitem(sys.modules, "evergraph.evaluation.tuning")
+    for name in ("search_space", "tuning"):
+        monkeypatch.delitem(sys.modules, f"evergraph.evaluation.{name}", raising=False)
     code, _, err = command("tune", folder, "--out", tmp_path / "t")
     assert code == 2
     assert "Optuna is not installed. Run: pip install 'evergraph[tune]'." in err

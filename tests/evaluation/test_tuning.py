@@ -1,8 +1,10 @@
 """The search for settings: on the past only, resumable, shareable, never worse than the defaults."""
 
+import contextlib
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -295,17 +297,16 @@ def wait_for(folder, trials, process):
     end = time.monotonic() + 120
     while time.monotonic() < end:
         assert process.poll() is None
+        states = []
         if (folder / "study.db").exists():
-            try:
-                states = [one.state.name for one in numbers(folder / "study.db")]
-            except (ValueError, KeyError, optuna.exceptions.StorageInternalError):
-                states = []  # not complete yet
-            except Exception as error:
-                if "no such table" not in str(error):
-                    raise
-                states = []
-            if states.count("COMPLETE") >= trials and "RUNNING" in states:
-                return
+            # Not with Optuna, which would create missing tables at the same time as the other process.
+            with (
+                contextlib.closing(sqlite3.connect(folder / "study.db")) as records,
+                contextlib.suppress(sqlite3.OperationalError),  # not complete yet
+            ):
+                states = [state for (state,) in records.execute("SELECT state FROM trials")]
+        if states.count("COMPLETE") >= trials and "RUNNING" in states:
+            return
         time.sleep(0.02)
     raise TimeoutError
 
@@ -331,6 +332,14 @@ def test_a_killed_search_gives_the_trials_of_one_that_was_not_killed(tmp_path, f
     assert [(one.parameters, one.value) for one in again.trials] == [
         (one.parameters, one.value) for one in found.trials
     ]
+
+
+def test_a_command_that_died_before_it_signed_its_trial_does_not_delay_it(tmp_path, found):
+    tuned(tmp_path, trials=2)
+    (name,) = optuna.get_all_study_names(f"sqlite:///{tmp_path / 'study.db'}")
+    optuna.load_study(study_name=name, storage=f"sqlite:///{tmp_path / 'study.db'}").ask()  # and nothing more
+    again = tuned(tmp_path, trials=4)
+    assert [one.parameters for one in again.trials] == [one.parameters for one in found.trials[:4]]
 
 
 def test_two_commands_share_the_trials(tmp_path):

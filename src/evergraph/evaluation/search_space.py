@@ -21,7 +21,7 @@ from evergraph.learning.training import default_rate
 from evergraph.names import with_settings
 
 try:
-    from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
+    from optuna import distributions
 except ImportError as error:
     raise InputError("Optuna is not installed", fix="run: pip install 'evergraph[tune]'") from error
 
@@ -125,11 +125,13 @@ class Search:
         return found
 
     @cached_property
-    def space(self) -> dict[str, BaseDistribution]:
+    def space(self) -> dict[str, distributions.BaseDistribution]:
         """The range of each parameter; it contains the default."""
         defaults = self.defaults
-        found: dict[str, BaseDistribution] = {
-            "lr": FloatDistribution(min(RATES[0], defaults["lr"]), max(RATES[1], defaults["lr"]), log=True)
+        found: dict[str, distributions.BaseDistribution] = {
+            "lr": distributions.FloatDistribution(
+                min(RATES[0], defaults["lr"]), max(RATES[1], defaults["lr"]), log=True
+            )
         }
         sizes = {*history_sizes(self.past, self.first).values(), defaults["history"]} - {"full"}
         choices: dict[str, Sequence[Any]] = {
@@ -142,10 +144,10 @@ class Search:
         for name, values in choices.items():
             listed = [*values, *([] if defaults.get(name) in values else [defaults.get(name)])]
             if name in defaults and len(listed) > 1:
-                found[name] = CategoricalDistribution(listed)
+                found[name] = distributions.CategoricalDistribution(listed)
         if "threshold" in defaults:
             value = defaults["threshold"]
-            found["threshold"] = FloatDistribution(min(THRESHOLDS[0], value), max(THRESHOLDS[1], value))
+            found["threshold"] = distributions.FloatDistribution(min(THRESHOLDS[0], value), max(THRESHOLDS[1], value))
         return found
 
     def _inputs(self) -> list[str]:

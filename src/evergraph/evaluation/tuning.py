@@ -495,7 +495,7 @@ class _Tuner:
     # --- commands that died ------------------------------------------------------------------------------------------
 
     def _give_up_dead(self) -> None:
-        """Fail the trials of commands that died, and queue their parameters again."""
+        """Fail the trials of commands that died, and queue their parameters again; needs the lock."""
         for trial in self._all():
             if trial.state == TrialState.RUNNING and trial.number not in self.running and self._is_dead(trial):
                 try:
@@ -508,6 +508,8 @@ class _Tuner:
                     self.study.enqueue_trial(trial.params, user_attrs={"died": died})
 
     def _is_dead(self, trial: FrozenTrial) -> bool:
+        if self.lock is not None and "owner" not in trial.user_attrs:
+            return True  # a living command would hold the lock between asking for a trial and signing it
         host, _, process = str(trial.user_attrs.get("owner", "")).rpartition(" ")
         if self.lock is not None and os.name == "posix" and host == platform.node() and not _is_alive(int(process)):
             return True
