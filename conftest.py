@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import tempfile
 import warnings
@@ -78,6 +79,9 @@ def shared_data() -> Callable[[str], Path]:
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
     """Return a function that runs ``evergraph`` in this process and returns exit code, output and error output."""
+    log = logging.getLogger("evergraph")  # a command changes it
+    monkeypatch.setattr(log, "handlers", log.handlers)
+    monkeypatch.setattr(log, "level", log.level)
 
     def run(*arguments: object) -> tuple[int, str, str]:
         monkeypatch.setattr("sys.argv", ["evergraph", *map(str, arguments)])

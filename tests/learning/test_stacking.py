@@ -162,7 +162,7 @@ def test_a_block_that_does_not_pay_is_left_out_and_that_is_said(caplog: pytest.L
         },
         rng.integers(0, n, (2 * n, 2)),
     )
-    caplog.set_level("INFO")
+    caplog.set_level("INFO", "evergraph")
     learner = LifelongLearner(MLP(hidden=8), Softmax(), steps=40, lr=0.05)
     for task in tasks(graph, 1, first=1):
         learner.adapt(task)
