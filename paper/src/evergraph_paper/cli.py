@@ -11,6 +11,7 @@ import typer
 from evergraph.cli.common import (
     SEEDS_HELP,
     AddressOption,
+    Device,
     EngineOption,
     InterruptError,
     JobsOption,
@@ -78,6 +79,7 @@ def reproduce(
     engine: EngineOption = "local",
     address: AddressOption = None,
     resources: ResourcesOption = None,
+    device: Device = "cpu",
     quick: Annotated[
         bool, typer.Option("--quick", help="Quick test: one seed, few steps; a small graph if none is named.")
     ] = False,
@@ -97,6 +99,7 @@ def reproduce(
     wanted = parse_seeds(seeds or "0")
     set_up_logging(quiet)
     on = engine_of(engine, address, resources, jobs)
+    from evergraph.nn.device import choose_device
     from evergraph_paper.reproduction import Reproduction
 
     job = Reproduction(
@@ -108,6 +111,7 @@ def reproduce(
         rates=rates,
         jobs=jobs or os.cpu_count() or 1,
         engine=on,
+        device=choose_device(device),
         quick=quick,
         full=full,
         only_show=show,

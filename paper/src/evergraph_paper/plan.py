@@ -154,6 +154,10 @@ class LifelongTrial:
         """Path of the graph."""
         return self.graph
 
+    def on(self, device: str) -> LifelongTrial:
+        """Return the same trial, computed on a device."""
+        return replace(self, configuration=replace(self.configuration, device=device))
+
     def described(self) -> dict[str, Any]:
         """Return what identifies the trial: settings and fingerprint of the graph, whatever its path."""
         graph, print_ = graph_of(self.graph)

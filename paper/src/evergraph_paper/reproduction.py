@@ -241,6 +241,7 @@ class Reproduction:
     rates: Path | None = None
     jobs: int = 1
     engine: RayEngine | None = None
+    device: str = "cpu"
     quick: bool = False
     full: bool = False
     only_show: bool = False
@@ -276,7 +277,8 @@ class Reproduction:
         rows = experiment.rows(subjects, extent)
         if self.rates is not None:
             rows = apply_rates(rows, read_rates(self.rates))
-        found = self._run(name, [row.trial(seed) for seed in extent.seeds for row in rows], subjects)
+        trials = [row.trial(seed).on(self.device) for seed in extent.seeds for row in rows]
+        found = self._run(name, trials, subjects)
         shown = show(name, subjects, extent, found, all_seeds=self.only_show, rows=rows)
         files = self._write(name, shown)
         if name == "tune" and shown.tables:

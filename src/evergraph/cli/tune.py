@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from evergraph.cli.common import (
     AddressOption,
     DetectorOption,
+    Device,
     EngineOption,
     FirstTask,
     GraphArgument,
@@ -72,6 +73,7 @@ def tune(
     engine: EngineOption = "local",
     address: AddressOption = None,
     resources: ResourcesOption = None,
+    device: Device = "cpu",
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -93,9 +95,12 @@ def tune(
     from evergraph.evaluation.tuning import tune as search
     from evergraph.evaluation.workers import threads_each
     from evergraph.names import build_detector, build_model
+    from evergraph.nn.device import choose_device
     from evergraph.report.tuning import draw_tuning
 
-    configuration = Configuration(build_model(model), build_detector(detector), steps=steps, first=first)
+    configuration = Configuration(
+        build_model(model), build_detector(detector), steps=steps, first=first, device=choose_device(device)
+    )
     refuse_workspaces(graph)
     if out.exists() and not out.is_dir():
         raise InputError("this is a file, not a folder", file=out, fix="choose another folder with --out")
