@@ -139,6 +139,11 @@ class TestGrids(RayTests):
             spans = [found for _, found in completed(range(4), lambda _: workers.submit(_span), workers)]
         assert all(one[1] <= two[0] + 0.05 for one, two in zip(sorted(spans), sorted(spans)[1:], strict=False))
 
+    def test_resources_that_no_node_has_are_named(self, caplog):
+        with start_workers(RayEngine(resources={"slot": 1, "memory": 1e18}), 1, items=1):
+            pass
+        assert caplog.text.count("No node of the Ray cluster has slot=1, memory=1e+18. Waiting for one") == 1
+
 
 def _die():
     os.kill(os.getpid(), signal.SIGKILL)

@@ -95,7 +95,18 @@ def test_every_public_name_can_be_imported() -> None:
 # A package or module imports only itself and what is before it in this list. `learning.task` has its own place, because
 # it needs only graph and analysis, and inputs need it.
 ORDER = [
-    *("errors", "compiled", "ray_connection", "names", "storage", "presentation", "graph", "datasets", "analysis", "learning.task"),
+    *(
+        "errors",
+        "compiled",
+        "ray_connection",
+        "names",
+        "storage",
+        "presentation",
+        "graph",
+        "datasets",
+        "analysis",
+        "learning.task",
+    ),
     *("inputs", "nn", "detect", "learning", "evaluation", "workspace", "client", "report", "service", "cli"),
 ]
 TOP = {"__init__", "__main__"}  # these may import everything

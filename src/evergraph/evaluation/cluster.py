@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RayWorkers"]
 
+log = logging.getLogger(__name__)
+
 _BETWEEN = 0.5  # seconds between two reports of a worker
 _LOOK = 2.0  # seconds between two looks at the resources of the cluster
 _USUAL = {"cpu": "num_cpus", "gpu": "num_gpus", "memory": "memory"}
@@ -68,7 +70,7 @@ class RayWorkers(Workers):
             self._setup = setup.id, ray.put(setup)
             self._call = ray.remote(_call).options(max_retries=engine.retries, **self._options)
             self._running: dict[Any, Future[Any]] = {}
-            self._looked = -_LOOK
+            self._looked, self._warned = -_LOOK, False
             self._update_size()
         except BaseException:
             self._open.close()
@@ -115,9 +117,13 @@ class RayWorkers(Workers):
         self._looked = time.monotonic()
         there = self._ray.cluster_resources()
         needed = {"cpu": 1.0} | dict(self._engine.resources)
-        room = [there.get(_COUNTED.get(name, name), 0) / amount for name, amount in needed.items() if amount > 0]
+        room = {name: there.get(_COUNTED.get(name, name), 0) / amount for name, amount in needed.items() if amount > 0}
+        if missing := [f"{name}={needed[name]:g}" for name, times in room.items() if times < 1]:
+            if not self._warned:
+                log.warning("No node of the Ray cluster has %s. Waiting for one that has.", ", ".join(missing))
+            self._warned = True
         # Twice as many as can run, so that no worker idles and a cluster that can grow sees that it should.
-        self.at_once = 2 * max(int(min(room, default=1)), 1)
+        self.at_once = 2 * max(int(min(room.values(), default=1)), 1)
 
 
 def _options(engine: RayEngine) -> dict[str, Any]:
