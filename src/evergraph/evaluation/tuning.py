@@ -509,7 +509,7 @@ class _Tuner:
 
     def _is_dead(self, trial: FrozenTrial) -> bool:
         if self.lock is not None and "owner" not in trial.user_attrs:
-            return True  # a living command would hold the lock between asking for a trial and signing it
+            return True  # a command that runs would hold the lock between asking for a trial and signing it
         host, _, process = str(trial.user_attrs.get("owner", "")).rpartition(" ")
         if self.lock is not None and os.name == "posix" and host == platform.node() and not _is_alive(int(process)):
             return True
