@@ -364,7 +364,7 @@ class _Tuner:
             self.search.seed,
         )
 
-        def submit(one: _Running) -> Future[Measured]:
+        def submit(one: _Running) -> Future[TaskValues]:
             return workers.submit(measure, one.item, one.configuration, threads)
 
         def meanwhile() -> None:
@@ -394,7 +394,7 @@ class _Tuner:
         if changed:
             self._show()
 
-    def _finish(self, one: _Running, measured: Measured) -> None:
+    def _finish(self, one: _Running, measured: TaskValues) -> None:
         trial, values = one.trial, measured.values
         trial.set_user_attr("seconds", round(measured.seconds, 3))
         if measured.error:
@@ -606,7 +606,7 @@ def _importances(study: optuna.Study) -> dict[str, float]:
 
 
 @dataclass(frozen=True)
-class Measured:
+class TaskValues:
     """What a worker returns of a trial: the metric after each task (None if undefined), seconds, or an error."""
 
     values: tuple[float | None, ...]
@@ -614,7 +614,7 @@ class Measured:
     error: str = ""
 
 
-def measure(item: int, configuration: Configuration, threads: int) -> Measured:
+def measure(item: int, configuration: Configuration, threads: int) -> TaskValues:
     """Run a trial in a worker, task by task, until it is done or stopped."""
     graph, first, metric, seed = given()
     start = time.perf_counter()
@@ -631,8 +631,8 @@ def measure(item: int, configuration: Configuration, threads: int) -> Measured:
                 if stopped(item):
                     break
     except EvergraphError as error:
-        return Measured((), time.perf_counter() - start, str(error))
-    return Measured(tuple(values), time.perf_counter() - start)
+        return TaskValues((), time.perf_counter() - start, str(error))
+    return TaskValues(tuple(values), time.perf_counter() - start)
 
 
 @contextlib.contextmanager
