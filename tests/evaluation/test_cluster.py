@@ -11,6 +11,7 @@ import time
 from importlib.util import find_spec
 
 import numpy as np
+import psutil
 import pytest
 
 from evergraph import EvergraphError, InputError, ray_connection
@@ -21,7 +22,7 @@ from evergraph.evaluation import cluster
 from evergraph.evaluation.comparison import candidates, compare
 from evergraph.evaluation.configuration import Configuration
 from evergraph.evaluation.run import run
-from evergraph.evaluation.run_folder import RunFolder
+from evergraph.evaluation.run_folder import read_run, write_from_worker
 from evergraph.evaluation.trials import TrialStore, run_grid, trial_key
 from evergraph.evaluation.workers import RayEngine, completed, given, report, start_workers, stopped
 from evergraph.nn import MLP
@@ -49,7 +50,7 @@ def test_resources_that_are_none(text):
 
 
 def test_resources():
-    assert parse_resources("cpu=0.5, memory=1.5GB,gpu=1,slot=2") == {"cpu": 0.5, "memory": 1.5e9, "gpu": 1, "slot": 2}
+    assert parse_resources("CPU=0.5, memory=1.5GB,gpu=1,slot=2") == {"cpu": 0.5, "memory": 1.5e9, "gpu": 1, "slot": 2}
     assert RayEngine(resources={"cpu": 2.5}).threads == 2
     assert RayEngine(resources={"cpu": 0}).threads == RayEngine().threads == 1
 
@@ -142,7 +143,50 @@ class TestGrids(RayTests):
     def test_resources_that_no_node_has_are_named(self, caplog):
         with start_workers(RayEngine(resources={"slot": 1, "memory": 1e18}), 1, items=1):
             pass
-        assert caplog.text.count("No node of the Ray cluster has slot=1, memory=1e+18. Waiting for one") == 1
+        assert caplog.text.count("No node of the Ray cluster has CPU=1, slot=1, memory=1e+18. Waiting for one") == 1
+
+    def test_work_is_ended_after_an_error_although_the_cluster_stays(self, ray, tmp_path):
+        def interrupt():
+            if (tmp_path / "a").exists():
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt), start_workers(RayEngine(jobs=2), 1, items=2) as workers:
+            list(completed([tmp_path / "a"], lambda path: workers.submit(_write_on, path), workers, interrupt))
+        until(lambda: ray.available_resources().get("CPU") == 2, 60)
+        size = (tmp_path / "a").stat().st_size
+        time.sleep(0.5)
+        assert (tmp_path / "a").stat().st_size == size
+
+    def test_a_seed_whose_worker_dies_continues_after_its_last_task(self, tmp_path):
+        graph = synthetic(vertices=150, times=6, classes=3, new_classes=1, seed=2)
+        slow = dataclasses.replace(SMALL, steps=300)
+        killed = []
+
+        def kill(*_):
+            lines = tmp_path / "ray" / "results.jsonl"
+            if not killed and lines.exists() and lines.read_bytes().count(b"\n") >= 1:
+                killed.extend(one for one in psutil.process_iter(["cmdline"]) if _is_busy(one))
+                for one in killed:
+                    one.kill()
+
+        found = run(slow, graph, [0], out=tmp_path / "ray", engine=ON_RAY, on_progress=kill)
+        assert killed
+        assert numbers(found) == numbers(run(slow, graph, [0]))
+        assert len(read_run(tmp_path / "ray").rows[0]) == len(found.rows[0])
+
+
+def _is_busy(process):
+    return (process.info["cmdline"] or [""])[0].startswith("ray::_call")
+
+
+def _write_on(path):
+    """Write until the end of time; the main process is interrupted as soon as it has begun."""
+    end = time.monotonic() + 60
+    with path.open("a") as file:
+        while time.monotonic() < end:
+            file.write("x")
+            file.flush()
+            time.sleep(0.01)
 
 
 def _die():
@@ -226,7 +270,7 @@ class TestCommands(RayTests):
 def test_a_folder_that_a_machine_does_not_see_is_named(tmp_path):
     with (
         pytest.raises(InputError, match=r"does not see this folder of a run.*that all machines share"),
-        RunFolder(tmp_path / "none", {}, "token").from_worker(),
+        write_from_worker(tmp_path / "none", "token"),
     ):
         pass
 
@@ -235,7 +279,7 @@ def test_a_worker_of_a_run_that_has_ended_writes_nothing(tmp_path):
     (tmp_path / ".processes").write_text("another")
     with (
         pytest.raises(EvergraphError, match="the run has ended"),
-        RunFolder(tmp_path, {}, "token").from_worker(),
+        write_from_worker(tmp_path, "token"),
     ):
         pass
 

@@ -24,8 +24,9 @@ from evergraph.datasets import synthetic
 from evergraph.detect import DOC, GDOC, AutoDetector
 from evergraph.evaluation.configuration import Configuration
 from evergraph.evaluation.results import TaskRow
-from evergraph.evaluation.run import run
-from evergraph.evaluation.run_folder import RunFolder, open_run
+from evergraph.evaluation.run import Run, run
+from evergraph.evaluation.run_folder import RunFolder, open_run, write_from_worker
+from evergraph.evaluation.workers import InProcess
 from evergraph.graph.arrays import fingerprint
 from evergraph.learning.learner import LifelongLearner
 from evergraph.names import DETECTORS, MODELS, build_detector, build_model, load
@@ -373,7 +374,7 @@ def test_a_run_waits_for_the_processes_of_a_killed_one(tmp_path, caplog):
     held, release = threading.Event(), threading.Event()
 
     def write() -> None:
-        with RunFolder(tmp_path, {}, "token").from_worker():
+        with write_from_worker(tmp_path, "token"):
             held.set()
             release.wait(60)
 
@@ -385,6 +386,32 @@ def test_a_run_waits_for_the_processes_of_a_killed_one(tmp_path, caplog):
     assert release.is_set()
     writer.join()
     assert "waiting for the processes of a killed run to end" in caplog.text
+
+
+def test_an_attempt_of_a_seed_that_died_is_continued_by_the_next_with_the_same_arguments(tmp_path, monkeypatch):
+    configuration = dataclasses.replace(SMALL, steps=3)
+    plan, calls = tuple(configuration.tasks(GRAPH)), []
+    workers = InProcess((1, 1), (configuration, plan))
+    run(configuration, GRAPH, [0], out=tmp_path)
+    (tmp_path / "results.jsonl").unlink()
+    (tmp_path / ".processes").write_text("token")
+    run_module = sys.modules[run.__module__]
+    real = run_module.run_task
+
+    def dies(*args, **kwargs):
+        calls.append(args[1].time)
+        if len(calls) == 3:
+            raise OSError("killed")
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(run_module, "run_task", dies)
+    arguments = (run_module._work, 0, 0, (tmp_path, "token"), 1)
+    with pytest.raises(OSError, match="killed"):
+        workers.submit(*arguments).result()
+    rows = workers.submit(*arguments).result()
+    assert calls == [3, 4, 5, 5]
+    assert [key[1] for key in keys(tmp_path)] == list(TIMES)
+    assert numbers(Run({}, {0: rows})) == numbers(run(configuration, GRAPH, [0]))
 
 
 def test_a_line_that_a_killed_process_left_is_cut_off_by_the_next_one(tmp_path, undisturbed, monkeypatch):

@@ -342,6 +342,38 @@ def test_a_command_that_died_before_it_signed_its_trial_does_not_delay_it(tmp_pa
     assert [one.parameters for one in again.trials] == [one.parameters for one in found.trials[:4]]
 
 
+def test_interrupts_do_not_count_against_a_trial(tmp_path, monkeypatch):
+    original = tuning.run_task
+
+    def interrupt(*_args, **_more):
+        raise KeyboardInterrupt
+
+    for _ in range(4):
+        monkeypatch.setattr(tuning, "run_task", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            tuned(tmp_path, trials=2)
+    monkeypatch.setattr(tuning, "run_task", original)
+    again = tuned(tmp_path, trials=2)
+    assert [one.outcome for one in again.trials] == ["done", "done"]
+    assert again.default_value is not None
+
+
+def test_a_trial_that_another_command_gave_up_is_no_error(tmp_path, monkeypatch, caplog):
+    original, taken = tuning.measure, []
+
+    def measure(*args):
+        (name,) = optuna.get_all_study_names(f"sqlite:///{tmp_path / 'study.db'}")
+        study = optuna.load_study(study_name=name, storage=f"sqlite:///{tmp_path / 'study.db'}")
+        running = [one for one in study.trials if one.state == optuna.trial.TrialState.RUNNING]
+        if not taken:
+            taken.append(study.tell(running[0].number, state=optuna.trial.TrialState.FAIL))
+        return original(*args)
+
+    monkeypatch.setattr(tuning, "measure", measure)
+    assert len(tuned(tmp_path, trials=3).best) > 0
+    assert "is not counted: another command took this one for dead" in caplog.text
+
+
 def test_two_commands_share_the_trials(tmp_path):
     processes = [start(tmp_path, 10) for _ in range(2)]
     assert [process.wait(180) for process in processes] == [0, 0]

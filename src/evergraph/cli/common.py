@@ -340,9 +340,11 @@ def parse_resources(text: str) -> dict[str, float]:
     found: dict[str, float] = {}
     for part in text.split(","):
         match = re.fullmatch(r"\s*([A-Za-z][\w.-]*)\s*=\s*(\d{1,15}(?:\.\d{1,6})?)\s*([KMGT]B)?\s*", part)
-        if match is None or (match[3] and match[1] != "memory"):
+        name = "" if match is None else match[1]
+        name = name.lower() if name.lower() in ("cpu", "gpu", "memory") else name  # Ray writes CPU
+        if match is None or (match[3] and name != "memory"):
             raise InputError(f"--resources is {text!r}", fix="write it as in cpu=2,memory=4GB")
-        found[match[1]] = float(match[2]) * _UNITS[match[3] or ""]
+        found[name] = float(match[2]) * _UNITS[match[3] or ""]
     return found
 
 

@@ -101,7 +101,7 @@ class RayWorkers(Workers):
         with self._open:
             if kill:
                 for reference, future in self._running.items():
-                    if not future.done():
+                    if future.cancelled() or not future.done():  # `completed` has cancelled them already
                         self._ray.cancel(reference, force=True)
             else:
                 self.listen()
@@ -109,21 +109,24 @@ class RayWorkers(Workers):
 
     def _update_size(self) -> None:
         """Set the number of items to submit; nodes may join and leave."""
-        if self._engine.jobs is not None:
-            self.at_once = self._engine.jobs
-            return
         if time.monotonic() < self._looked + _LOOK:
             return
         self._looked = time.monotonic()
-        there = self._ray.cluster_resources()
-        needed = {"cpu": 1.0} | dict(self._engine.resources)
-        room = {name: there.get(_COUNTED.get(name, name), 0) / amount for name, amount in needed.items() if amount > 0}
-        if missing := [f"{name}={needed[name]:g}" for name, times in room.items() if times < 1]:
-            if not self._warned:
-                log.warning("No node of the Ray cluster has %s. Waiting for one that has.", ", ".join(missing))
+        needed = {
+            _COUNTED.get(name, name): amount for name, amount in ({"cpu": 1.0} | dict(self._engine.resources)).items()
+        }
+        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        room = sum(
+            int(min((node.get(name, 0) / amount for name, amount in needed.items() if amount > 0), default=1))
+            for node in nodes
+        )
+        if not room and not self._warned:
+            wanted = ", ".join(f"{name}={amount:g}" for name, amount in needed.items())
+            log.warning("No node of the Ray cluster has %s. Waiting for one that has.", wanted)
             self._warned = True
+        self.parallel = self._engine.jobs or max(room, 1)
         # Twice as many as can run, so that no worker idles and a cluster that can grow sees that it should.
-        self.at_once = 2 * max(int(min(room.values(), default=1)), 1)
+        self.at_once = self._engine.jobs or 2 * self.parallel
 
 
 def _options(engine: RayEngine) -> dict[str, Any]:

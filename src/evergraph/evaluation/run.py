@@ -19,7 +19,7 @@ from evergraph.errors import EvergraphError, InputError
 from evergraph.evaluation.configuration import Configuration, flat
 from evergraph.evaluation.metrics import evaluate
 from evergraph.evaluation.results import NUMERICS_VERSION, Results, Summary, TaskRow, last_inputs
-from evergraph.evaluation.run_folder import RunFolder, open_run
+from evergraph.evaluation.run_folder import RunFolder, open_run, write_from_worker
 from evergraph.evaluation.workers import (
     RayEngine,
     check_jobs,
@@ -239,10 +239,11 @@ def _run_seeds(
                 tell(index, int(done))
 
     def submit(seed: int) -> Future[tuple[TaskRow, ...]]:
-        of_seed = {} if store is None else {key: row for key, row in store.rows.items() if key[0] == seed}
         folder = None if store is None else (store.path.absolute(), store.token)
-        return workers.submit(_work, seed, seeds.index(seed), folder, of_seed, threads)
+        return workers.submit(_work, seed, seeds.index(seed), folder, threads)
 
+    if not waiting:
+        return {seed: rows[seed] for seed in seeds}
     shared = (configuration, plan)  # once for all processes: each task refers to the graph
     with start_workers(
         engine, jobs, items=len(seeds), columns=1, shared=shared, on_report=lambda: meanwhile()
@@ -276,17 +277,11 @@ def _importable(configuration: Configuration) -> bool:
     return False
 
 
-def _work(
-    seed: int,
-    index: int,
-    folder: tuple[Path, str] | None,
-    rows: dict[tuple[int, int | str], TaskRow],
-    threads: int,
-) -> tuple[TaskRow, ...]:
+def _work(seed: int, index: int, folder: tuple[Path, str] | None, threads: int) -> tuple[TaskRow, ...]:
     """Run a seed in a worker, which writes all files of the seed and its lines."""
     configuration, plan = given()
-    store = None if folder is None else RunFolder(folder[0], rows, folder[1])
-    with threads_each(threads), contextlib.nullcontext() if store is None else store.from_worker():
+    writing = contextlib.nullcontext() if folder is None else write_from_worker(*folder)
+    with threads_each(threads), writing as store:
         return _run_seed(configuration, plan, seed, store, partial(report, index, 0))
 
 

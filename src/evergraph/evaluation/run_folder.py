@@ -108,23 +108,25 @@ class RunFolder:
         """Remove the learner of a seed that has all its rows."""
         shutil.rmtree(self.checkpoint(seed), ignore_errors=True)
 
-    @contextlib.contextmanager
-    def from_worker(self) -> Iterator[None]:
-        """Write to the folder from a worker of the process that holds the lock."""
-        lock = self.path / PROCESSES
-        if not lock.exists():
-            raise InputError(
-                f"the machine {platform.node()} does not see this folder of a run",
-                file=self.path,
-                fix="choose a folder (--out) that all machines share under the same path",
-            )
-        with contextlib.ExitStack() as held:
-            with disk_errors(self.path, _NOT_WRITTEN):
-                held.enter_context(shared(lock))
-                current = lock.read_text(encoding="ascii")
-            if current != self.token:
-                raise EvergraphError("the run has ended")
-            yield
+
+@contextlib.contextmanager
+def write_from_worker(folder: Path, token: str) -> Iterator[RunFolder]:
+    """Open the folder of a run in a worker of the process that holds the lock and made the token."""
+    lock = folder / PROCESSES
+    if not lock.exists():
+        raise InputError(
+            f"the machine {platform.node()} does not see this folder of a run",
+            file=folder,
+            fix="choose a folder (--out) that all machines share under the same path",
+        )
+    with contextlib.ExitStack() as held:
+        with disk_errors(folder, _NOT_WRITTEN):
+            held.enter_context(shared(lock))
+            current = lock.read_text(encoding="ascii")
+        if current != token:
+            raise EvergraphError("the run has ended")
+        # From the file, because an earlier attempt at the same work may have died after it had written rows.
+        yield RunFolder(folder, _parse_rows(folder / RESULTS, _bytes_of(folder / RESULTS)), token)
 
 
 def decisions_file(folder: Path, seed: int, time: int | str) -> Path:

@@ -348,7 +348,7 @@ def run_grid(
     if waiting:
         if threads is None:
             threads = max((os.cpu_count() or 1) // jobs, 1) if engine is None else engine.threads
-        tally = _Tally(state, waiting.values(), jobs if engine is None else engine.jobs or 1, on_done)
+        tally = _Tally(state, waiting.values(), jobs, on_done)
         for key, trial in by_key.items():
             if key in there:
                 tally.learn(trial, there[key].made["seconds"])

@@ -209,7 +209,11 @@ def tune(
     study, lock = _open(search, storage)
     tuner = _Tuner(search, study, lock, trials, on_progress or (lambda _: None))
     with tuner.signs_of_life():
-        tuner.run(jobs, engine)
+        try:
+            tuner.run(jobs, engine)
+        except BaseException:  # also an interrupt
+            tuner.give_back()
+            raise
     return tuner.result()
 
 
@@ -386,7 +390,7 @@ class _Tuner:
             values = workers.numbers[one.item]
             new = [task for task in np.flatnonzero(~np.isnan(values)).tolist() if task >= one.reported]
             for task in new:
-                one.trial.report(float(values[task]), task)
+                self._report(one.trial, float(values[task]), task)
                 one.reported, changed = task + 1, True
             hopeful = not new or one.reported == len(values) or one.configuration is self.search.base
             if not hopeful and one.trial.should_prune():
@@ -396,16 +400,16 @@ class _Tuner:
 
     def _finish(self, one: _Running, measured: TaskValues) -> None:
         trial, values = one.trial, measured.values
-        trial.set_user_attr("seconds", round(measured.seconds, 3))
+        seconds = round(measured.seconds, 3)
         if measured.error:
             log.warning("Trial %d failed: %s", trial.number, measured.error)
-            self._tell(trial, TrialState.FAIL, error=measured.error)
+            self._tell(trial, TrialState.FAIL, error=measured.error, seconds=seconds)
         else:
             for task, value in enumerate(values[one.reported :], start=one.reported):
                 if value is not None:
-                    trial.report(value, task)
+                    self._report(trial, value, task)
             if len(values) < len(self.search.tasks):
-                self._tell(trial, TrialState.PRUNED)
+                self._tell(trial, TrialState.PRUNED, seconds=seconds)
             elif values[-1] is None:
                 raise InputError(
                     f"the metric {self.search.metric} is undefined on the tasks to tune on: no vertex of them has an "
@@ -413,9 +417,13 @@ class _Tuner:
                     fix="choose the metric accuracy, or a later period to tune until",
                 )
             else:
-                self._tell(trial, TrialState.COMPLETE, values[-1])
+                self._tell(trial, TrialState.COMPLETE, values[-1], seconds=seconds)
         del self.running[trial.number]
         self._show()
+
+    def _report(self, trial: optuna.Trial, value: float, task: int) -> None:
+        with contextlib.suppress(optuna.exceptions.UpdateFinishedTrialError):  # `_tell` warns at the end
+            trial.report(value, task)
 
     def _tell(self, trial: optuna.Trial, state: TrialState, value: float | None = None, **attributes: Any) -> None:
         try:
@@ -506,6 +514,14 @@ class _Tuner:
                     log.info("Trial %d was not finished by its command, which died. It runs again.", trial.number)
                     died = trial.user_attrs.get("died", 0) + 1
                     self.study.enqueue_trial(trial.params, user_attrs={"died": died})
+
+    def give_back(self) -> None:
+        """Queue the parameters of running trials again; the end of this command does not count against them."""
+        for one in self.running.values():
+            died = one.trial.user_attrs.get("died", 0)
+            with contextlib.suppress(Exception):  # such as a database that is gone: the error of the search counts
+                self.study.tell(one.trial, state=TrialState.FAIL)
+                self.study.enqueue_trial(one.trial.params, user_attrs={"died": died} if died else None)
 
     def _is_dead(self, trial: FrozenTrial) -> bool:
         if self.lock is not None and "owner" not in trial.user_attrs:

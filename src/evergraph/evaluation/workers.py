@@ -94,11 +94,12 @@ class Workers(ABC):
     """Workers of a command, as the main process sees them.
 
     ``numbers`` has what work has reported: a row for each item and a column for each of its numbers, NaN before.
-    ``at_once`` is the number of items to submit at a time.
+    ``at_once`` is the number of items to submit at a time, and ``parallel`` how many of them run at a time.
     """
 
     numbers: NDArray[np.float64]
     at_once: int
+    parallel: int
 
     @abstractmethod
     def submit(self, function: Callable[..., Any], *args: Any) -> Future[Any]:
@@ -109,7 +110,7 @@ class Workers(ABC):
         """Ask the work on an item to stop."""
 
     def listen(self) -> None:  # noqa: B027  # only workers elsewhere must be asked
-        """Update `numbers` and `at_once`, and pass on what workers have logged."""
+        """Update the numbers, and pass on what workers have logged."""
 
     def close(self, *, kill: bool) -> None:  # noqa: B027  # in this process there is nothing to end
         """End the workers, immediately if ``kill``."""
@@ -254,7 +255,7 @@ def completed(
             workers.listen()
             if meanwhile is not None:
                 meanwhile()
-            for future in done:
+            for future in sorted(done, key=lambda one: one.exception() is not None):  # first what can be stored
                 yield running.pop(future), future.result()
     finally:
         for future in running:  # after an error
@@ -267,7 +268,7 @@ def completed(
 class InProcess(Workers, Channel):
     """Runs work immediately in this process."""
 
-    at_once = 1
+    at_once = parallel = 1
 
     def __init__(self, shape: tuple[int, int], shared: Any = None, on_report: Callable[[], object] | None = None):
         self.numbers, self._stopped = np.full(shape, np.nan), np.zeros(shape[0], bool)
@@ -313,7 +314,7 @@ class ProcessWorkers(Workers):
         self.numbers[:] = np.nan
         self._records = context.SimpleQueue()
         level = logging.getLogger(LOGGER).getEffectiveLevel()
-        self.at_once = jobs
+        self.at_once = self.parallel = jobs
         self._pool = ProcessPoolExecutor(
             jobs,
             mp_context=context,
