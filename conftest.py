@@ -77,11 +77,12 @@ def shared_data() -> Callable[[str], Path]:
 
 
 @pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+def command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Callable[..., tuple[int, str, str]]]:
     """Return a function that runs ``evergraph`` in this process and returns exit code, output and error output."""
     log = logging.getLogger("evergraph")  # a command changes it
-    monkeypatch.setattr(log, "handlers", log.handlers)
-    monkeypatch.setattr(log, "level", log.level)
+    level, handlers = log.level, log.handlers
 
     def run(*arguments: object) -> tuple[int, str, str]:
         monkeypatch.setattr("sys.argv", ["evergraph", *map(str, arguments)])
@@ -90,4 +91,6 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         out, err = capsys.readouterr()
         return int(leaving.value.code or 0), out, err
 
-    return run
+    yield run
+    log.setLevel(level)
+    log.handlers = handlers
