@@ -76,13 +76,17 @@ def shared_data() -> Callable[[str], Path]:
     return folder
 
 
+@pytest.fixture(autouse=True)
+def _log_of_a_library() -> None:
+    """Undo how commands of earlier tests have set up the log."""
+    log = logging.getLogger("evergraph")
+    log.setLevel(logging.NOTSET)
+    log.handlers, log.propagate = [], True
+
+
 @pytest.fixture
-def command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Callable[..., tuple[int, str, str]]]:
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
     """Return a function that runs ``evergraph`` in this process and returns exit code, output and error output."""
-    log = logging.getLogger("evergraph")  # a command changes it
-    level, handlers = log.level, log.handlers
 
     def run(*arguments: object) -> tuple[int, str, str]:
         monkeypatch.setattr("sys.argv", ["evergraph", *map(str, arguments)])
@@ -91,6 +95,4 @@ def command(
         out, err = capsys.readouterr()
         return int(leaving.value.code or 0), out, err
 
-    yield run
-    log.setLevel(level)
-    log.handlers = handlers
+    return run

@@ -21,11 +21,13 @@ BENCHMARKS = (
     "bench_inputs",
     "bench_auto",
     "bench_workspace",
+    "bench_append",
     "bench_slices",
     "bench_tdiff",
     "bench_import",
     "bench_encode",
     "bench_scale",
+    "bench_stream",
     "bench_ray",
 )
 

@@ -1,4 +1,4 @@
-"""Time of add, predict and label for many small slices in one process: a round must not get slower.
+"""Time of add, predict and label for many small slices: neither a round nor a command in a new process gets slower.
 
 Usage: ``python -m benchmarks.bench_slices --slices 1000``; ``--draw docs/assets/slices`` draws the figure.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import statistics
 import tempfile
 import time
@@ -15,11 +16,24 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.bench_workspace import import_all
+from benchmarks.measure import measure
+
 SLICES, SIZE, SKIPPED = 1000, 50, 10
+STOPS = (10, 100, 1000)
+COMMANDS = ("add", "predict", "label", "status", "review", "log")
+
+Fresh = dict[str, tuple[float, float]]
+"""CPU seconds and peak memory of each command in a process of its own."""
 
 
-def rounds(folder: Path, slices: int, *, seed: int = 0) -> tuple[list[list[float]], list[int]]:
-    """Return the seconds of each command and the bytes on disk, for each round on a workspace of metamath."""
+def rounds(
+    folder: Path, slices: int, *, seed: int = 0
+) -> tuple[list[list[float]], list[int], dict[int, tuple[int, Fresh]]]:
+    """Return the seconds of each command and the bytes on disk, for each round on a workspace of metamath.
+
+    Also return, after some numbers of slices, the number of segments and what each command costs in a new process.
+    """
     from evergraph.datasets import metamath
     from evergraph.workspace import Workspace
 
@@ -29,7 +43,7 @@ def rounds(folder: Path, slices: int, *, seed: int = 0) -> tuple[list[list[float
     names, words = graph.labels[last], list(graph.features.words.columns)  # type: ignore[union-attr]
     workspace = Workspace.create(folder, graph, history=3, steps=20)
     older = [str(id) for id in np.array(graph.ids.tolist(), object)[last]]
-    seconds, sizes = [], []
+    seconds, sizes, fresh = [], [], {}
     for number in range(slices):
         chosen = rng.integers(0, len(last), SIZE)
         ids = [f"slice {number} vertex {row}" for row in range(SIZE)]
@@ -46,8 +60,31 @@ def rounds(folder: Path, slices: int, *, seed: int = 0) -> tuple[list[list[float
         start.append(time.perf_counter())
         seconds.append(np.diff(start).tolist())
         sizes.append(_bytes(folder))
+        if number + 1 in STOPS or number + 1 == slices:
+            with workspace.store.read() as records:
+                segments = records.value("SELECT count(*) FROM segments WHERE until IS NULL")
+            next_ids = [f"next vertex {row}" for row in range(SIZE)]
+            vertices |= {"id": next_ids, "time": [graph.last_time + 2 + number] * SIZE}
+            more = vertices, list(zip(next_ids, ids, strict=True)), names[chosen].tolist()
+            shutil.copytree(folder, folder.with_name("copy"))
+            fresh[number + 1] = (segments, {})
+            for name in COMMANDS:
+                measured = measure(run_command, name, folder.with_name("copy"), *more, repeat=1, warm=False)
+                fresh[number + 1][1][name] = (measured.result, measured.peak_mb)
+            shutil.rmtree(folder.with_name("copy"))
         older = ids
-    return seconds, sizes
+    return seconds, sizes, fresh
+
+
+def run_command(name: str, folder: Path, vertices: dict[str, Any], edges: list[Any], labels: list[str]) -> float:
+    """Run a command after imports, and return its CPU seconds."""
+    from evergraph.workspace import Workspace
+
+    import_all()
+    arguments = {"add": (vertices, edges), "label": (vertices["id"], labels)}.get(name, ())
+    start = time.process_time()
+    getattr(Workspace(folder), name)(*arguments)
+    return time.process_time() - start
 
 
 def _bytes(folder: Path) -> int:
@@ -89,23 +126,31 @@ def draw(seconds: list[list[float]], sizes: list[int], stem: Path) -> None:
 
 def run(slices: int = SLICES, picture: Path | None = None) -> list[tuple[str, ...]]:
     with tempfile.TemporaryDirectory() as folder:
-        seconds, sizes = rounds(Path(folder) / "ws", slices)
+        seconds, sizes, fresh = rounds(Path(folder) / "ws", slices)
     if picture is not None:
         draw(seconds, sizes, picture)
     first, last, grown = ratio(seconds)
     per_slice = (sizes[-1] - sizes[0]) / max(len(sizes) - 1, 1)
     return [
+        *(_fresh_row(count, *fresh[count]) for count in fresh),
         ("a round, early", f"{first * 1000:.0f} ms", ""),
         ("a round, late", f"{last * 1000:.0f} ms", f"{grown:.2f} times the early one; at most 1.3"),
         ("bytes a slice", f"{per_slice:,.0f}", f"second half {bend(sizes):.2f} times the first; 1 is linear"),
     ]
 
 
+def _fresh_row(count: int, segments: int, costs: Fresh) -> tuple[str, ...]:
+    times = ", ".join(f"{name} {seconds * 1000:.0f}" for name, (seconds, _) in costs.items())
+    peak = max(peak for _, peak in costs.values())
+    return (f"after {count:,} slices", f"{times} ms; {peak:,.0f} MB", f"the same after all; {segments} segments")
+
+
 TITLE = f"{SLICES:,} slices of {SIZE} vertices at a workspace of metamath"
 COLUMNS = ("what", "measured", "target")
 NOTE = (
     "Each slice is added, predicted and labelled by the Python API in one process; early are the first hundred rounds "
-    "after the tenth, late the last hundred."
+    "after the tenth, late the last hundred. After some numbers of slices: CPU time of each command for one more slice "
+    "in a new process, after imports, and the highest peak memory."
 )
 
 

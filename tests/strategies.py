@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from evergraph.graph import EvolvingGraph, Window
+from evergraph.graph.blocks import Blocks
 from evergraph.graph.ids import Strings
 
 NASTY = ["nan", "NA", "None", "null", "007", "7", "1e5", "100000", "-0", " ", "a\0", "é", "e\u0301", "ß", "🦋", "true"]
@@ -177,13 +178,14 @@ def abc(**columns: Any) -> dict[str, Any]:
 
 def arrays_of(graph: EvolvingGraph) -> dict[str, Any]:
     """All arrays of a graph by name; those of strings have a colon in their names."""
-    parts = {"graph": graph, "links": graph.links, **graph.features.parts}
+    links = {name: getattr(graph.links, name) for name in ("indptr", "indices", "times")}
+    parts = {"graph": vars(graph), "links": links, **{name: vars(part) for name, part in graph.features.parts.items()}}
     found: dict[str, Any] = {}
-    for part, owner in parts.items():
-        for name, value in vars(owner).items():
+    for part, values in parts.items():
+        for name, value in values.items():
             if isinstance(value, Strings):
                 found |= {f"{part}.{name}:bytes": value.data, f"{part}.{name}:offsets": value.offsets}
-            elif isinstance(value, np.ndarray):
+            elif isinstance(value, (np.ndarray, Blocks)):
                 found[f"{part}.{name}"] = value
     return found
 

@@ -6,7 +6,10 @@ The threads are Python's, because compiled code releases the interpreter lock. O
 
 from __future__ import annotations
 
+import math
 import os
+import sys
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,21 +21,33 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SMALL", "compiled", "cores", "exp_nonpositive", "one_each", "over_range", "over_rows", "row_bounds"]
+__all__ = [
+    "PIECES",
+    "SMALL",
+    "compiled",
+    "cores",
+    "floats",
+    "floats_in_lines",
+    "one_each",
+    "over_range",
+    "over_rows",
+    "row_bounds",
+]
 
+_LINE = 16  # floats of a cache line
 SMALL = 200_000
 """Amount of numbers to process below which a second thread does not pay."""
-_PIECES = 4  # per thread, because rows differ in cost, and another process may slow one core down
+PIECES = 4
+"""Pieces of work per thread: rows differ in cost, and another process may slow one core down."""
 
 
-def compiled(function: Callable[..., Any], *, reorder: bool = False) -> Callable[..., Any]:
+def compiled(function: Callable[..., Any], *, inline: bool = False) -> Callable[..., Any]:
     """Compile a function of arrays and numbers, cached on disk if possible.
 
-    Fused multiply-add is allowed and, with ``reorder``, another order of sums, so that they can be vectorised. NaN and
-    infinity are respected.
+    Fused multiply-add is allowed. NaN and infinity are respected. With ``inline``, it becomes part of the compiled
+    functions that call it; LLVM does the same by itself for small functions.
     """
-    allowed = {"contract", "reassoc", "nsz"} if reorder else {"contract"}
-    compiler = partial(numba.njit, nogil=True, fastmath=allowed, error_model="numpy")
+    compiler = partial(numba.njit, nogil=True, fastmath={"contract"}, error_model="numpy", forceinline=inline)
     try:
         kernel: Callable[..., Any] = compiler(cache=True)(function)
     except RuntimeError:  # no writable folder: compile each time
@@ -40,24 +55,26 @@ def compiled(function: Callable[..., Any], *, reorder: bool = False) -> Callable
     return kernel
 
 
-_POWERS = np.ldexp(np.float32(1), -np.arange(128))
-_LEAST = np.float32(-87)  # exp() of less is not a normal number
+def floats(*shape: int, zero: bool = False) -> NDArray[np.float32]:
+    """Return an array of single precision that begins with a cache line, so that 16 numbers are never in two lines.
+
+    Examples
+    --------
+    >>> floats(3, 16).ctypes.data % 64, floats(2, zero=True).tolist()
+    (0, [0.0, 0.0])
+    """
+    size = math.prod(shape)
+    room = (np.zeros if zero else np.empty)(size + _LINE, np.float32)
+    start = -(room.ctypes.data // room.itemsize) % _LINE
+    return room[start : start + size].reshape(shape)
 
 
 @compiled
-def exp_nonpositive(x: np.float32) -> np.float32:
-    """Return the exponential of a number up to 0, exact to 3e-7; 0 below -87.
-
-    It uses a table of powers of two and a series, so that a loop over it can be vectorised, unlike the library's.
-    """
-    value = _LEAST if x <= _LEAST else x  # noqa: FURB136  # not max(): NaN must stay
-    whole = np.floor(value * np.float32(1.4426950408889634) + np.float32(0.5))
-    # The logarithm of 2 in two parts; the product with the first is exact.
-    f = value - whole * np.float32(0.693359375) - whole * np.float32(-2.12194440e-4)
-    series = np.float32(1 / 24) + f * (np.float32(1 / 120) + f * np.float32(1 / 720))
-    series = np.float32(1) + f * (np.float32(1) + f * (np.float32(0.5) + f * (np.float32(1 / 6) + f * series)))
-    power = _POWERS[np.uint32(-whole) & np.uint32(127)]
-    return np.float32(0) if x <= _LEAST else series * power
+def floats_in_lines(rows: int, columns: int) -> NDArray[np.float32]:
+    """Return an array as `floats` does; for compiled functions."""
+    room = np.empty(rows * columns + _LINE, np.float32)
+    start = -(room.ctypes.data // 4) % _LINE
+    return room[start : start + rows * columns].reshape(rows, columns)
 
 
 def over_rows(kernel: Callable[..., Any], indptr: NDArray[Any], width: int, *arguments: Any) -> None:
@@ -69,7 +86,7 @@ def over_rows(kernel: Callable[..., Any], indptr: NDArray[Any], width: int, *arg
     if threads == 1 or (int(indptr[-1] - indptr[0]) + rows) * width < SMALL:
         kernel(0, rows, *arguments)
         return
-    _share(kernel, row_bounds(indptr, _PIECES * threads).tolist(), arguments)
+    _share(kernel, row_bounds(indptr, PIECES * threads).tolist(), arguments)
 
 
 def row_bounds(indptr: NDArray[Any], parts: int) -> NDArray[np.int64]:
@@ -80,11 +97,11 @@ def row_bounds(indptr: NDArray[Any], parts: int) -> NDArray[np.int64]:
     >>> row_bounds(np.array([0, 7, 8, 9, 10]), 2).tolist()
     [0, 1, 4]
     """
-    rows = len(indptr) - 1
+    rows, before = len(indptr) - 1, int(indptr[0])
     # A row costs its entries and one more, so that empty rows are not free.
-    cost = indptr.astype(np.int64) - int(indptr[0]) + np.arange(rows + 1)
-    cuts = np.searchsorted(cost, np.linspace(0, cost[-1], parts + 1)[1:-1])
-    return np.unique(np.concatenate([[0], cuts, [rows]]))
+    costs = np.linspace(0, int(indptr[-1]) - before + rows, parts + 1)[1:-1]
+    cuts = [bisect_left(range(rows), cost, key=lambda row: int(indptr[row]) - before + row) for cost in costs]
+    return np.unique([0, *cuts, rows])
 
 
 def one_each(kernel: Callable[..., Any], parts: int, *arguments: Any) -> None:
@@ -95,7 +112,7 @@ def one_each(kernel: Callable[..., Any], parts: int, *arguments: Any) -> None:
 def over_range(kernel: Callable[..., Any], n: int, *arguments: Any, width: int = 1) -> None:
     """Run ``kernel(first, last, *arguments)`` over ranges of ``n`` places of ``width`` numbers each."""
     threads = cores()
-    pieces = 1 if n * width < SMALL else _PIECES * threads
+    pieces = 1 if n * width < SMALL else PIECES * threads
     _share(kernel, [n * piece // pieces for piece in range(pieces + 1)], arguments)
 
 
@@ -121,10 +138,14 @@ def _share(kernel: Callable[..., Any], bounds: list[int], arguments: tuple[Any, 
 
 
 def cores() -> int:
-    """Return the number of threads: that of torch, so that one setting governs both."""
-    import torch
-
-    return torch.get_num_threads()
+    """Return the number of threads: that of torch, so that one setting governs both; torch is not imported for it."""
+    torch = sys.modules.get("torch")
+    if torch is not None and hasattr(torch, "get_num_threads"):  # it has not while it is being imported
+        return int(torch.get_num_threads())
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    if given.isdecimal() and int(given):
+        return int(given)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @cache

@@ -17,6 +17,7 @@ from evergraph import EvolvingGraph, cli
 from evergraph.analysis import first_task, tdiff
 from evergraph.cli import inspect
 from evergraph.datasets import synthetic
+from evergraph.graph.arrays import fingerprint
 from evergraph.learning.task import choose_history
 
 EVERGRAPH = [sys.executable, "-c", "from evergraph.cli import main; main()"]
@@ -165,6 +166,27 @@ def test_records_and_planetoid_and_published_can_be_imported(tmp_path, shared_da
     code, _, err = command("import", "published", "no-such-name", "--out", tmp_path / "z")
     assert code == 2
     assert "dblp-easy" in err
+
+
+def test_a_generated_graph_is_that_of_its_options(tmp_path, command):
+    options = ("--vertices", "1_000", "--edges", "4_000", "--times", "6", "--classes", "3", "--new-classes", "2")
+    arguments = ("import", "synthetic", *options, "--seed", "7", "--out", tmp_path / "g")
+    code, out, _ = command(*arguments, "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert (found["vertices"], found["classes"], found["first_time"], found["last_time"]) == (1000, 5, 0, 5)
+    assert found["edges"] == pytest.approx(4000, rel=0.05)
+    made = synthetic(
+        vertices=1000, times=6, classes=3, new_classes=2, degree=8.0, homophily=0.4, text_noise=0.8, seed=7
+    )
+    assert fingerprint(EvolvingGraph.open(tmp_path / "g")) == fingerprint(made)
+    code, _, err = command(*arguments)
+    assert code == 2
+    assert "there is a graph already" in err
+    code, _, err = command("import", "synthetic", "--vertices", "10", "--edges", "1_000_000", "--out", tmp_path / "h")
+    assert code == 2
+    assert "--edges is 1,000,000" in err
+    assert not (tmp_path / "h").exists()
 
 
 @pytest.mark.parametrize(

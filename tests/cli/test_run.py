@@ -128,7 +128,7 @@ def test_json_is_the_same_when_gone_on_with(tmp_path, folder, command):
     assert first["out"] == str(tmp_path / "r")
     described = json.loads((tmp_path / "r" / "run.json").read_text())
     assert described["configuration"] == first["configuration"]
-    assert (described["format"], described["numerics_version"]) == ("evergraph run", 1)
+    assert (described["format"], described["numerics_version"]) == ("evergraph run", 2)
     assert described["fingerprint"] == fingerprint(GRAPH)
 
 

@@ -96,7 +96,7 @@ def test_an_interrupt_says_how_to_continue(tmp_path, folder):
     # A process that starts this one in the background may have made it ignore interrupts.
     code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     code += "from evergraph.cli import main; main()"
-    words = [sys.executable, "-c", code, "tune", folder, "--steps", "20", "--out", tmp_path / "t"]
+    words = [sys.executable, "-c", code, "tune", folder, "--steps", "2000", "--out", tmp_path / "t"]
     process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
     end = time.monotonic() + 60
     while not (tmp_path / "t" / "study.db").exists() and time.monotonic() < end:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -249,6 +250,24 @@ class TestErrors:
     def test_a_bad_parameter_is_named(self, parameters: dict[str, Any], named: str) -> None:
         with pytest.raises(InputError, match=named):
             Synthetic(**parameters)
+
+
+def test_words_do_not_depend_on_the_blocks_they_are_drawn_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = synthetic(vertices=100, times=3, new_classes=1, seed=3)
+    monkeypatch.setattr(sys.modules[Synthetic.__module__], "_BLOCK", 7)
+    assert_same(synthetic(vertices=100, times=3, new_classes=1, seed=3), whole)
+
+
+def test_progress_counts_to_all_vertices_twice() -> None:
+    shown: list[tuple[str, int, int]] = []
+    Synthetic(vertices=100, times=4, new_classes=1).generate(lambda *counts: shown.append(counts))
+    assert shown == [
+        ("edges", 25, 100),
+        ("edges", 50, 100),
+        ("edges", 75, 100),
+        ("edges", 100, 100),
+        ("words", 100, 100),
+    ]
 
 
 @st.composite

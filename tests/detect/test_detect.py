@@ -511,7 +511,7 @@ def value_and_gradient(function, logits):
 @pytest.mark.parametrize("detector", [DOC(), GDOC()], ids=repr)
 @pytest.mark.parametrize("block", [1, 100, 1 << 18])
 def test_the_loss_is_torchs(dtype, near, weighted, detector, block, monkeypatch) -> None:
-    monkeypatch.setattr(cross_entropy, "_BLOCK", block)
+    monkeypatch.setattr(cross_entropy, "_ENTRIES", block)
     logits, targets, counts = draw(200, 7, dtype, scale=12.0)
     weights = torch.rand(200, generator=torch.Generator().manual_seed(1), dtype=dtype) if weighted else None
     pos_weight = None

@@ -163,7 +163,7 @@ def test_a_fault_of_the_program_stops_the_grid_and_keeps_what_was_finished(tmp_p
         run_grid(trials, tmp_path / "r")
     assert runs(tmp_path) == [0, 1]
     with pytest.raises(ZeroDivisionError):
-        run_grid([Wrong(70), *toys(range(2, 9), seconds=0.1)], tmp_path / "r", jobs=2)
+        run_grid([Wrong(70), *toys(range(2, 9), seconds=1)], tmp_path / "r", jobs=2)
     assert len(runs(tmp_path)) <= 2 + 3  # it submits no more than can run
     run_grid(toys(range(9)), tmp_path / "r")
     assert_whole(tmp_path / "r", toys(range(9)))

@@ -232,10 +232,29 @@ def test_no_digit_of_a_line_can_change_unnoticed(tmp_path):
         assert told(found) == [(path, 1)]
 
 
-def of_another_version(line):
-    row = json.loads(line) | {"numerics_version": 99}
+def of_another_version(line, version=99):
+    row = json.loads(line) | {"numerics_version": version}
     del row["check"]
     return json.dumps(row | {"check": trials._check(row)})
+
+
+def test_a_result_of_an_older_comparable_version_is_read_and_marked_until_there_is_a_new_one(tmp_path, monkeypatch):
+    found, toys = TrialStore(tmp_path), [Toy(0), Toy(1)]
+    with monkeypatch.context() as before:
+        before.setattr(trials, "NUMERICS_VERSION", 1)
+        for toy in toys:
+            found.append(toy, {"score": 1}, MADE)
+        old = {trial_key(toy) for toy in toys}
+    rows = found.read()
+    assert list(rows) == [trial_key(toy) for toy in toys], "the keys are those of this version"
+    assert old.isdisjoint(rows)
+    assert not found.problems
+    assert {row.numerics_version for row in rows.values()} == {1}
+    assert found.has(trial_key(Toy(0)))
+    found.append(Toy(0), {"score": 2}, MADE)
+    rows = found.read()
+    assert not found.problems
+    assert [(row.result["score"], row.numerics_version) for row in rows.values()] == [(2, 2), (1, 1)]
 
 
 @pytest.mark.parametrize(
@@ -262,7 +281,7 @@ def of_another_version(line):
         (lambda line: line.replace('"tp":3', '"tp":3.0'), "the line was changed"),
         (lambda line: line.replace('"tp":3', '"tp":true'), "the line was changed"),
         (lambda line: line.replace('"seed":0', '"seed":0,"note":"mine"'), "the line was changed"),
-        (of_another_version, "the line has numerics version 99, but this Evergraph computes version 1"),
+        (of_another_version, "the line has numerics version 99, but this Evergraph computes version 2"),
     ],
 )
 def test_a_line_that_is_no_result_of_ours_is_told_and_left_out(tmp_path, spoil, problem):

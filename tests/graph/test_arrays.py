@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -13,11 +14,22 @@ from scipy import sparse
 
 from evergraph import EvolvingGraph, InputError
 from evergraph.graph import ids as id_columns
-from evergraph.graph.arrays import Segment, base_segment, decode, encode, extend, fingerprint, join, slice_segment
+from evergraph.graph.adjacency import Adjacency
+from evergraph.graph.arrays import fingerprint
 from evergraph.graph.classes import extend_names
 from evergraph.graph.columns import check_edges, check_vertices
-from evergraph.graph.evolving import Adjacency
 from evergraph.graph.features import Features, Numbers, SparseFeatures
+from evergraph.graph.segments import (
+    Segment,
+    base_segment,
+    decode,
+    encode,
+    extend,
+    find_segment_damage,
+    join,
+    merge,
+    slice_segment,
+)
 from evergraph.graph.texts import Texts
 from tests.strategies import Tables, arrays_of, assert_equal, tables
 
@@ -106,8 +118,16 @@ def slices(draw: st.DrawFn) -> list[Tables]:
     return parts
 
 
-@given(slices())
-def test_joined_segments_are_the_graph_that_was_appended_to(given: list[Tables]) -> None:
+@given(slices(), st.sampled_from([1, 4096]), st.sampled_from([2, 2**16]), st.data())
+def test_joined_and_merged_segments_are_the_graph_that_was_appended_to(
+    given: list[Tables], block: int, layer: int, data: st.DataObject
+) -> None:
+    # With small limits, arrays in blocks and edges in layers occur in small graphs too.
+    with mock.patch("evergraph.graph.blocks._MAPPED", block), mock.patch("evergraph.graph.adjacency._LARGE", layer):
+        check_segments(given, data)
+
+
+def check_segments(given: list[Tables], data: st.DataObject) -> None:
     graph = reference = given[0].build()
     segments = [base_segment(graph)]
     for part in given[1:]:
@@ -122,6 +142,20 @@ def test_joined_segments_are_the_graph_that_was_appended_to(given: list[Tables])
     assert_equal(join(segments), graph)
     assert_equal(join([decode(encode(part)) for part in segments]), graph)
     assert fingerprint(join(segments)) == fingerprint(graph)
+    assert [find_segment_damage(part) for part in segments] == [None] * len(segments)
+    low, high = sorted((data.draw(st.integers(0, len(graph))), data.draw(st.integers(0, len(graph)))))
+    at = data.draw(st.integers(0, 9))
+    some, same = (of.links.part(slice(low, high), at) for of in (join(segments), reference))
+    assert some.matrix().toarray().tolist() == same.matrix().toarray().tolist()
+    assert some.is_timed == same.is_timed
+    assert some.times is None or some.times.tolist() == same.times.tolist()
+    start = data.draw(st.integers(1, len(segments)))
+    stop = data.draw(st.integers(start, len(segments)))
+    one = merge(join(segments[:start]), segments[start:stop]) if start < stop else None
+    if one is not None:
+        compacted = [*segments[:start], one, *segments[stop:]]
+        assert find_segment_damage(one) is None
+        assert_equal(join([decode(encode(part)) for part in compacted]), graph)
 
 
 @given(tables(min_size=2), st.data())
@@ -152,7 +186,8 @@ def test_a_segment_holds_only_what_is_new() -> None:
     assert sum(array.nbytes for name, array in added.items()) < 300
     assert added["features.columns.bytes"].tobytes() == b"news"
     assert added["classes.bytes"].tobytes() == b"y"
-    assert [(u, v) for u, v in zip(added["source"], added["target"], strict=True)] == [(500, 7), (3, 4)]
+    entries = list(zip(added["entries.rows"].tolist(), added["entries.columns"].tolist(), strict=True))
+    assert entries == [(3, 4), (4, 3), (7, 500), (500, 7)]
 
 
 def test_encoding_is_the_same_for_the_same_segment() -> None:

@@ -25,8 +25,8 @@ from hypothesis import strategies as st
 from evergraph import EvergraphError, EvolvingGraph, InputError, load, tdiff
 from evergraph.errors import DamagedGraphError
 from evergraph.graph import disk
-from evergraph.graph.arrays import base_segment, join
 from evergraph.graph.disk import verify
+from evergraph.graph.segments import base_segment, join
 from evergraph.storage.checksummed import dump_json, load_json
 from tests import faults
 from tests.faults import Faults
@@ -428,10 +428,10 @@ def test_a_manifest_that_is_a_folder_is_damage(saved: Path) -> None:
         EvolvingGraph.open(saved)
 
 
-@pytest.mark.parametrize("version", [4, 99])
+@pytest.mark.parametrize("version", [5, 99])
 def test_a_graph_of_a_newer_format_asks_for_an_update(saved: Path, version: Any) -> None:
     write_manifest(saved, manifest_of(saved) | {"format_version": version})
-    with pytest.raises(DamagedGraphError, match=r"newer than 3, the newest known here\. Update Evergraph"):
+    with pytest.raises(DamagedGraphError, match=r"newer than 4, the newest known here\. Update Evergraph"):
         EvolvingGraph.open(saved)
 
 

@@ -18,8 +18,9 @@ from sklearn.feature_extraction.text import TfidfTransformer
 
 from evergraph import EvolvingGraph
 from evergraph.errors import InputError
-from evergraph.graph.arrays import base_segment, decode, encode, fingerprint, join
+from evergraph.graph.arrays import fingerprint
 from evergraph.graph.features import Vectors, count_words, tfidf
+from evergraph.graph.segments import base_segment, decode, encode, join
 from tests.strategies import Tables, tables, texts
 
 # Letters that existed long ago: newer ones may be unknown to one of the two tables of Unicode that are compared.

@@ -12,8 +12,9 @@ from scipy import sparse
 
 from evergraph import EvolvingGraph
 from evergraph.graph import disk
-from evergraph.graph.arrays import decode, fingerprint, join
+from evergraph.graph.arrays import fingerprint
 from evergraph.graph.features import Numbers
+from evergraph.graph.segments import decode, join
 from tests.strategies import assert_equal
 
 DATA = Path(__file__).parent / "data" / "format-2.zip"

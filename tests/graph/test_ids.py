@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evergraph import EvolvingGraph, InputError
-from evergraph.graph.ids import Strings, append_rows
+from evergraph.graph.blocks import append_rows
+from evergraph.graph.ids import Strings
 from tests.strategies import Tables, tables
 
 build = EvolvingGraph.build

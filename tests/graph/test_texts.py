@@ -6,6 +6,7 @@ import zlib
 from unittest import mock
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +17,12 @@ from evergraph.graph.texts import Texts
 
 any_text = st.text(max_size=30) | st.sampled_from(["", "\0", "é\u0301 🦋", "a" * 70_000, "two\nlines"])
 lists = st.lists(any_text, max_size=12)
+
+
+def zstd(content: bytes, size: int | None = None) -> bytes:
+    """Compress a chunk; ``size`` is the one it says it has."""
+    size = len(content) if size is None else size
+    return b"zstd" + size.to_bytes(8, "little") + pa.compress(content, codec="zstd", asbytes=True)
 
 
 @given(lists, st.data())
@@ -57,11 +64,29 @@ def test_what_unpacks_to_far_more_than_its_size_is_stored_as_it_is_and_otherwise
     texts = Texts.of(["a" * 10_000_000])
     assert len(texts.data) > 9_000_000
     assert texts[0] == "a" * 10_000_000
-    bomb = np.frombuffer(zlib.compress(np.uint32(50_000_000).tobytes() + b"a" * 50_000_000), np.uint8)
-    hostile = Texts(bomb, np.array([0, len(bomb)]), np.array([0, 1]))
-    assert hostile.is_valid(1)
+    content = np.uint32(50_000_000).tobytes() + b"a" * 50_000_000
+    for packed in (zlib.compress(content), zstd(content)):
+        assert len(packed) < 100_000
+        bomb = np.frombuffer(packed, np.uint8)
+        hostile = Texts(bomb, np.array([0, len(bomb)]), np.array([0, 1]))
+        assert hostile.is_valid(1)
+        with pytest.raises(DamagedGraphError, match="texts are damaged"):
+            hostile[0]
+
+
+def test_texts_of_older_graphs_are_read_and_stacked_with_new_ones() -> None:
+    packed = np.frombuffer(zlib.compress(np.array([3, 0], np.uint32).tobytes() + b"one"), np.uint8)
+    older = Texts(packed, np.array([0, len(packed)]), np.array([0, 2]))
+    assert list(older) == ["one", ""]
+    assert list(older.stack([Texts.of(["two"])])) == ["one", "", "two"]
+
+
+@pytest.mark.parametrize("size", [-1, 1, 2**62])
+def test_a_chunk_of_another_size_than_it_says_is_refused(size: int) -> None:
+    content = np.uint32(300).tobytes() + bytes(range(100)) * 3
+    packed = np.frombuffer(zstd(content, len(content) + size), np.uint8)
     with pytest.raises(DamagedGraphError, match="texts are damaged"):
-        hostile[0]
+        Texts(packed, np.array([0, len(packed)]), np.array([0, 1]))[0]
 
 
 @pytest.mark.parametrize(
@@ -78,9 +103,10 @@ def test_what_unpacks_to_far_more_than_its_size_is_stored_as_it_is_and_otherwise
     ],
 )
 def test_damaged_chunks_are_refused(content: bytes, count: int) -> None:
-    packed = np.frombuffer(zlib.compress(content), np.uint8)
-    with pytest.raises(DamagedGraphError, match=r"texts are damaged .*Import the graph again"):
-        Texts(packed, np.array([0, len(packed)]), np.array([0, count]))._chunk(0)
+    for chunk in (zlib.compress(content), zstd(content)):
+        packed = np.frombuffer(chunk, np.uint8)
+        with pytest.raises(DamagedGraphError, match=r"texts are damaged .*Import the graph again"):
+            Texts(packed, np.array([0, len(packed)]), np.array([0, count]))._chunk(0)
 
 
 @given(st.data())

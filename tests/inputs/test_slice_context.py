@@ -368,3 +368,13 @@ def test_whether_it_shows_the_same() -> None:
     assert not context.shows(replace(task, label_rate=0.5), ("a",))
     assert not context.shows(replace(task, seed=1), ("a",))
     assert not context.shows(replace(task, graph=FUTURES["cut off"](GRAPH)), ("a",))
+
+
+def test_ranks_are_by_hash_and_then_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module.zlib, "crc32", len)  # so that many names share a hash
+    graph = few_words()
+    context = SliceContext(Task(graph, graph.last_time, None), ())
+    names = [str(name) for name in context.window.ids]
+    by_rank = [names[row] for row in np.argsort(context._ranks)]
+    assert by_rank == sorted(names, key=lambda name: (len(name.encode()), name))
+    assert len({len(name) for name in names}) < len(names)

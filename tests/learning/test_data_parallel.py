@@ -27,8 +27,9 @@ from evergraph.evaluation.run import run
 from evergraph.graph.times import TimeAxis
 from evergraph.learning.data_parallel import DataParallel, LossModule, read_checkpoint, write_checkpoint
 from evergraph.learning.learner import LifelongLearner
+from evergraph.learning.minibatch import MiniBatches
 from evergraph.learning.task import Task
-from evergraph.learning.training import batch_loss, labelled_batches, step_noise, train
+from evergraph.learning.training import batch_loss, labelled_batches, step_noise, step_rate, train
 from evergraph.nn import Batch, Custom, GraphSAGE, GraphSAINT, Model
 from evergraph.nn.adam import Adam
 from evergraph.nn.base import Draw, Parameters
@@ -177,15 +178,27 @@ def test_checkpoints_restore_every_bit(
     assert_same(([], weights, one), ([], fresh, other))
 
 
-def test_models_that_train_on_the_whole_window_are_refused() -> None:
-    with pytest.raises(InputError, match=r"GraphSAGE trains on the whole window .*--model saint"):
-        LifelongLearner(trainer=DataParallel())
+def test_models_that_read_the_whole_window_are_refused() -> None:
+    with pytest.raises(InputError, match=r"Custom trains on the whole window .*--model saint"):
+        LifelongLearner(Custom(Odd, project=6), trainer=DataParallel())
     learner = LifelongLearner(GraphSAINT(), trainer=DataParallel())
     with pytest.raises(InputError, match="--model saint"):
-        learner.set_params(model=GraphSAGE())
+        learner.set_params(model=Custom(Odd, project=6))
     assert learner.model == GraphSAINT()
     with pytest.raises(InputError, match="--model saint"):
-        Configuration(GraphSAGE(), workers=2)
+        Configuration(Custom(Odd, project=6), workers=2)
+
+
+def test_models_of_layers_train_on_mini_batches() -> None:
+    learner = LifelongLearner(GraphSAGE(hidden=8), Softmax(), trainer=DataParallel())
+    classes = tuple(learner._new_classes(TASK))
+    batch, _ = learner._training_batch(TASK, learner._start(TASK).grown(TASK, classes), classes)
+    assert isinstance(batch, MiniBatches)
+    one, other, again = (next(labelled_batches(GraphSAGE(), batch, SEED, rank)) for rank in (0, 1, 0))
+    assert torch.equal(one.graph.indices, again.graph.indices)
+    assert not torch.equal(one.graph.indices, other.graph.indices)
+    assert [step_rate(batch, 0.01, step, 4) for step in (1, 3)] == [0.02, 0.01]
+    assert step_rate(one, 0.01, 3, 4) == 0.01
 
 
 @pytest.mark.parametrize("wrong", [{"workers": 0}, {"workers": True}, {"checkpoint_every": 0}, {"retries": -1}])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from evergraph.nn import (
     carry_over,
     count_parameters,
 )
-from evergraph.nn.base import active_features
+from evergraph.nn.base import Readout, active_features
 from evergraph.nn.isomax import distance_logits
 from tests.nn.cases import KERNELS, assert_close, batch_of, expected, features, fixed, parameters
 from tests.nn.cases import MODELS as SMALL
@@ -527,9 +528,9 @@ def test_one_class_or_one_vertex_or_nothing_to_read(model: Model) -> None:
 
 def test_features_that_are_nan_are_reported() -> None:
     class Broken(MLP):
-        def forward(self, p: Any, batch: Any, noise: Any) -> tuple[Tensor, Tensor]:
-            vectors, hidden = super().forward(p, batch, noise)
-            return vectors * math.nan, hidden
+        def output_layer(self, *arguments: Any) -> Readout:
+            found = super().output_layer(*arguments)
+            return replace(found, vectors=found.vectors * math.nan)
 
     with pytest.raises(EvergraphError, match="loss of step 1 is nan"):
         learner(Broken(hidden=4)).adapt(next(tasks(GRAPH, 3)))

@@ -24,6 +24,7 @@ from evergraph.nn import (
     Batch,
     Draw,
     GraphSAGE,
+    GraphSAINT,
     JKNet,
     Matrix,
     Model,
@@ -33,7 +34,7 @@ from evergraph.nn import (
     carry_over,
     count_parameters,
 )
-from evergraph.nn.ops import drop, relu_drop
+from evergraph.nn.ops import Neighbours, drop, relu_drop
 from tests.nn.cases import (
     KERNELS,
     MODELS,
@@ -403,10 +404,9 @@ class Recorder(Noise):
         self.asked.append((n, p))
         return super().keep(n, p)
 
-    def drop(self, x: Tensor, p: float) -> Tensor:
-        if self.kernels == "numba":  # the other kernels call keep
-            self.asked.append((x.numel(), p))
-        return super().drop(x, p)
+    def dropout(self, n: int, p: float) -> Any:
+        self.asked.append((n, p))
+        return super().dropout(n, p)
 
 
 @both_kernels
@@ -415,7 +415,7 @@ def test_dropout_is_drawn_where_it_is_needed_and_nowhere_else(kernels: Any) -> N
     x = features(case, INPUTS, stored="sparse", kernels=kernels)
     stored, entries, some = len(x.values), int(case.adjacency.sum()), int(case.adjacency[:9].sum())
     asked: list[tuple[Model, list[tuple[int, float]]]] = [
-        (MLP(hidden=6), [(14 * 6, 0.5)]),
+        (MLP(hidden=6), [(9 * 6, 0.5)]),
         (GCN(hidden=6, dropout=0.3), [(14 * 6, 0.3)]),
         (GraphSAGE(hidden=6), [(stored, 0.5), (14 * 6, 0.5)]),
         (GAT(hidden=3, heads=4), [(stored, 0.6), (entries * 4, 0.6), (14 * 12, 0.6), (some, 0.6)]),
@@ -635,3 +635,16 @@ def test_most_frequent_grows_by_its_closed_form() -> None:
     grown = carry_over(before, after)
     assert grown["shares"].shape == after["shares"].shape
     assert model.forward(after, batch_without_features(1), None)[0].argmax(1).tolist() == [2]
+
+
+def test_a_subclass_that_overrides_forward_is_trained_by_it() -> None:
+    class Halved(GraphSAINT):
+        def forward(self, p: Any, batch: Batch, noise: Any) -> tuple[Tensor, Tensor]:
+            logits, hidden = super().forward(p, batch, noise)
+            return logits / 2, hidden
+
+    batch = Batch(torch.eye(3), Neighbours.of(np.array([0, 1, 2, 2]), np.array([1, 0])), 3, torch.tensor([0, 1, 0]))
+    p = GraphSAINT().parameters(3, 2, Draw(0))
+    torch.testing.assert_close(2 * Halved().readout(p, batch, None).logits, GraphSAINT().readout(p, batch, None).logits)
+    with pytest.raises(TypeError, match="override hidden_layer and output_layer"):
+        type("Wrong", (GraphSAGE,), {"forward": Halved.forward})

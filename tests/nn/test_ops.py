@@ -17,9 +17,10 @@ from scipy import sparse
 from torch import Tensor
 
 from evergraph import compiled
+from evergraph.allocation import kept_memory
 from evergraph.compiled import over_range, over_rows
 from evergraph.nn import Neighbours, Noise, SparseMatrix
-from evergraph.nn.adam import Adam, kept_memory
+from evergraph.nn.adam import Adam
 from evergraph.nn.ops import attend, drop, linear, mean_beside, mix_mean, propagate, relu_drop
 from tests.nn.cases import KERNELS, Case, assert_close, cases, dense_attention, fixed
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ast
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -70,16 +71,66 @@ def test_opening_a_graph_and_looking_through_a_window_needs_no_arrow(tmp_path: P
 
 
 def run_and_list(*arguments: object) -> str:
-    """Return code that runs the command line without its output."""
+    """Return code that runs the command line without its output, and fails if the command does."""
     return (
         f"import contextlib, io, sys; sys.argv = {['evergraph', *map(str, arguments)]!r}\n"
         "from evergraph.cli import main\n"
-        "with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):\n    main()"
+        "try:\n    with contextlib.redirect_stdout(io.StringIO()):\n        main()\n"
+        "except SystemExit as ended:\n    assert not ended.code, ended.code"
     )
 
 
 def test_help_loads_nothing_heavy() -> None:
     assert loaded_by(run_and_list("--help")).isdisjoint(set(HEAVY) - {"typer", "rich"})
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a workspace ``ws``, a graph and tables, in which nothing has been decided."""
+    folder = tmp_path_factory.mktemp("start")
+    graph = evergraph.datasets.synthetic(vertices=60, times=4, classes=2, new_classes=0, seed=1)
+    graph.save(folder / "graph")
+    model, detector = evergraph.nn.MLP(hidden=2), evergraph.detect.DOC(0.5)
+    evergraph.Workspace.create(folder / "ws", graph, model=model, detector=detector, history=2, steps=1)
+    (folder / "v.csv").write_text("id,time,text\n900,4,w0001 w0002\n901,4,w0003\n")
+    (folder / "e.csv").write_text("source,target\n900,0\n")
+    (folder / "l.csv").write_text("id,label\n900,class 01\n")
+    (folder / "all.csv").write_text("id,time,label,text\na,1,x,some words\nb,2,y,more words\n")
+    return folder
+
+
+def test_what_does_not_compute_with_a_model_does_not_load_torch(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(workspace)
+    reading = {"torch", "numba", "pyarrow", "pandas", "matplotlib", "plotly", "sklearn", "ray", "optuna"}
+    writing = reading - {"pyarrow", "pandas"}  # Arrow imports pandas if it is installed
+    loaded = {}
+    for arguments, forbidden in (
+        ("ws status ws", reading),
+        ("ws add ws --vertices v.csv --edges e.csv", writing),
+        ("ws label ws --labels l.csv", writing),
+        ("ws log ws", reading),
+        ("ws scores ws", reading),
+        ("ws verify ws", reading),
+        ("ws tag ws first", reading),
+        ("ws set ws", reading),
+        ("ws set ws --keep 5", reading),
+        ("ws classes list ws", reading),
+        ("ws classes rename ws 'class 01' 'class 99'", writing),
+        ("ws remove ws --ids 901", writing),
+        ("ws review ws", {"torch", "matplotlib", "plotly"}),
+        ("ws rollback ws first", reading),
+        ("serve-token list ws", reading),
+        ("import tables --vertices all.csv --edges e.csv --drop-dangling --out new", writing),
+        ("import synthetic --out made", reading),
+        ("inspect graph", {"torch", "pyarrow", "matplotlib", "plotly"}),
+        ("inspect graph --verify", {"torch", "matplotlib", "plotly"}),
+    ):
+        found = loaded_by(run_and_list(*shlex.split(arguments))) & forbidden
+        if found:
+            loaded[arguments] = sorted(found)
+    assert loaded == {}
 
 
 def test_every_public_name_can_be_imported() -> None:
@@ -97,6 +148,7 @@ def test_every_public_name_can_be_imported() -> None:
 ORDER = [
     *(
         "errors",
+        "allocation",
         "compiled",
         "ray_connection",
         "names",

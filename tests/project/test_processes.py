@@ -48,9 +48,7 @@ def _policy(statement: str, **environment: str) -> str:
         "import evergraph.nn",
         "import evergraph.workspace.predict",
         "import evergraph.evaluation.replay",
-        "from evergraph.compiled import cores; cores()",
         "from evergraph import LifelongLearner",
-        "import evergraph.workspace.update",
         _COMMAND.format(["run", "metamath"]),
         _COMMAND.format(["compare", "metamath"]),
         _COMMAND.format(["ws", "init", "never", "--graph", "metamath"]),
@@ -74,14 +72,15 @@ def test_the_users_own_setting_is_kept() -> None:
 # Arrow's threads get a core only when the main thread sleeps, so they do what remains after the result is known. Then
 # the main thread works, with the interpreter's lock, until they are waiting for the lock if they need it; and ends.
 _LATE_THREADS = """
-import os, sys
+import contextlib, os, sys
 from pyarrow import csv
 core = min(os.sched_getaffinity(0))
 os.sched_setaffinity(0, {core})
 def threads(policy):
     for thread in map(int, os.listdir("/proc/self/task")):
         if thread != os.getpid():
-            os.sched_setscheduler(thread, policy, os.sched_param(0))
+            with contextlib.suppress(ProcessLookupError):  # the thread has ended meanwhile
+                os.sched_setscheduler(thread, policy, os.sched_param(0))
 do()
 csv.read_csv(warm)
 do()
@@ -90,7 +89,8 @@ sys.setswitchinterval(1)
 do()
 threads(os.SCHED_OTHER)
 for thread in os.listdir("/proc/self/task"):
-    os.sched_setaffinity(int(thread), range(os.cpu_count()))
+    with contextlib.suppress(ProcessLookupError):
+        os.sched_setaffinity(int(thread), range(os.cpu_count()))
 number = 0
 while number < 1_500_000:
     number += 1

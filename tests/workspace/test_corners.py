@@ -12,8 +12,9 @@ from evergraph import EvolvingGraph, InputError
 from evergraph.datasets import synthetic
 from evergraph.datasets.tables import Columns, to_tables
 from evergraph.detect import DOC
+from evergraph.learning.learner import LifelongLearner
 from evergraph.nn import MLP
-from evergraph.workspace import Workspace, update
+from evergraph.workspace import Workspace
 from evergraph.workspace.update import next_task
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -214,13 +215,13 @@ def test_both_restarts_are_compared_on_the_same_labels(tmp_path: Path, monkeypat
     workspace.add(*slice_of(FIRST + 1))
     workspace.label(ids_of(FIRST + 1), truth_of(ids_of(FIRST + 1)))
     seen: list[int] = []
-    adapt = update.LifelongLearner.adapt
+    adapt = LifelongLearner.adapt
 
     def spy(learner: Any, task: Any, on_step: Any = None) -> Any:
         seen.append(int((task.targets >= 0).sum()))
         return adapt(learner, task, on_step)
 
-    monkeypatch.setattr(update.LifelongLearner, "adapt", spy)
+    monkeypatch.setattr(LifelongLearner, "adapt", spy)
     workspace.update()
     assert seen[0] == trained  # not those that came since
     assert len(seen) <= 2

@@ -128,7 +128,10 @@ def test_what_is_kept_can_be_returned_to_and_nothing_else_is_there(folder: Path)
 
 
 def test_the_cost_of_a_command_does_not_grow(tmp_path: Path) -> None:
-    """Rows that are written, objects that are written, and objects that are read by a workspace that is open."""
+    """Rows that are written, objects that are written, and objects that are read by a workspace that is open.
+
+    Not of merging segments after a command; see `test_compaction`.
+    """
     base = EvolvingGraph.build(*to_tables(GRAPH, last=LAST - 1))
     workspace = Workspace.create(tmp_path / "ws", base, model=MLP(hidden=2), detector=DOC(0.5), history=2, steps=1)
     figures = []
@@ -148,7 +151,11 @@ def test_the_cost_of_a_command_does_not_grow(tmp_path: Path) -> None:
             return bytes(real(there, name))
 
         size = sum(path.stat().st_size for path in (tmp_path / "ws" / "objects").iterdir())
-        with mock.patch.object(storage_records.Records, "insert", insert), mock.patch.object(Objects, "read", read):
+        with (
+            mock.patch.object(storage_records.Records, "insert", insert),
+            mock.patch.object(Objects, "read", read),
+            mock.patch.object(Workspace, "_compact"),
+        ):
             workspace.add({"id": ids, "time": [moment] * 5, "text": ["w0001 w0002"] * 5})
             workspace.predict()
             workspace.label(ids, [GRAPH.class_names[0]] * 5)
@@ -353,7 +360,7 @@ def edit(folder: Path, table: str, **changes: Any) -> None:
 
 @pytest.mark.parametrize("label", [256, 2**31 - 1, 2**40, -2])
 def test_a_label_of_no_class_is_damage(folder: Path, label: int) -> None:
-    edit(folder, "labels", label=label)
+    edit(folder, "labels", label=label, since=Store(folder).head, until=None)  # later than the segment
     with pytest.raises(DamagedWorkspaceError, match="labels are out of range"):
         _ = Workspace(folder).graph
 

@@ -20,7 +20,7 @@ from evergraph.datasets.tables import Columns, to_tables
 from evergraph.detect import DOC, GDOC
 from evergraph.evaluation.configuration import Configuration
 from evergraph.nn import GCN, MLP, GraphSAGE
-from evergraph.workspace import Workspace, update
+from evergraph.workspace import Workspace, predict
 from evergraph.workspace.store import SCHEMA, WorkspaceState, read_state
 from evergraph.workspace.update import LEAST
 from tests.scripts import script
@@ -607,7 +607,7 @@ def arms(monkeypatch: pytest.MonkeyPatch, **right: float) -> list[Any]:
         asked.append((learner.restart, learner.time_, learner.classes_))
         return np.where(np.arange(len(truth)) < round(share * len(truth)), truth, "wrong")
 
-    monkeypatch.setattr(update, "best_classes", best_classes)
+    monkeypatch.setattr(predict, "best_classes", best_classes)
     return asked
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -204,8 +205,17 @@ def note(name: str, measured: Sequence[Measured], options: str = "") -> str:
     return (
         f"evergraph reproduce {name} {names} --seeds {seed_ranges(seeds)}{options}{told}\n"
         f"Data: {data}. {count(len(trials), 'trial')}, {hours:.2f} hours of computing in all; "
-        f"Evergraph {evergraph.__version__}, numbers version {NUMERICS_VERSION}."
+        f"Evergraph {evergraph.__version__}, {numbers(trials.values())}."
     )
+
+
+def numbers(trials: Iterable[TrialResult]) -> str:
+    """Return which numerics versions trials have, such as ``numbers version 1 (80 trials) and 2 (4 trials)``."""
+    versions = Counter(found.numerics_version for found in trials)
+    if len(versions) < 2:
+        return f"numbers version {min(versions, default=NUMERICS_VERSION)}"
+    parts = (f"{version} ({count(versions[version], 'trial')})" for version in sorted(versions))
+    return f"numbers version {' and '.join(parts)}"
 
 
 def count(number: int, what: str) -> str:
@@ -352,7 +362,7 @@ class Reproduction:
         note = (
             f"evergraph reproduce exp1 --planetoid FOLDER --seeds {run_seeds}{self._extent(1).options}\n"
             f"Data: Planetoid's files. {count(len(results), 'trial')}, {hours:.2f} hours of computing in all; "
-            f"Evergraph {evergraph.__version__}, numbers version {NUMERICS_VERSION}."
+            f"Evergraph {evergraph.__version__}, {numbers(made)}."
         )
         tables = {
             "exp1-accuracy": exp1.accuracy_table(results),

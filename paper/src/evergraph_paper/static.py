@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
+from evergraph.allocation import kept_memory
 from evergraph.datasets.planetoid import planetoid_test, read_planetoid
 from evergraph.detect import Softmax
 from evergraph.errors import InputError
@@ -26,7 +27,7 @@ from evergraph.graph.evolving import EvolvingGraph
 from evergraph.learning.training import OnStep, train
 from evergraph.names import described
 from evergraph.nn import GAT, GCN, MLP, Batch, Draw, GraphSAGE, Model, Neighbours, SparseMatrix
-from evergraph.nn.adam import Adam, kept_memory
+from evergraph.nn.adam import Adam
 from evergraph.nn.base import Parameters
 
 Which = Literal["A", "B"]

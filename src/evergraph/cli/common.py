@@ -165,6 +165,11 @@ DEVICE_HELP = (
     "stored with the results."
 )
 Device = Annotated[str, option("device", "NAME", DEVICE_HELP)]
+MEMORY_HELP = (
+    "Memory that the process may use, as in 800MB or 4GB. A window that takes more to train as a whole is trained in "
+    "mini-batches with sampled neighbours. It is not stored with the results. Default: most of what is free."
+)
+MemoryLimit = Annotated[str | None, option("memory-limit", "SIZE", MEMORY_HELP)]
 MODE_HELP = "transductive: train with the unlabelled test vertices in the graph; inductive: without them."
 ModeOption = Annotated[Mode, option("mode", None, MODE_HELP)]
 

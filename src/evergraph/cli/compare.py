@@ -25,6 +25,7 @@ from evergraph.cli.common import (
     LabelRate,
     Layers,
     LearningRate,
+    MemoryLimit,
     ModelOption,
     ModeOption,
     Quiet,
@@ -99,6 +100,7 @@ def compare(
     address: AddressOption = None,
     resources: ResourcesOption = None,
     device: Device = "cpu",
+    memory_limit: MemoryLimit = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -127,7 +129,9 @@ def compare(
     given |= {"restart": restart, "steps": steps, "lr": lr, "first": first, "label_rate": label_rate, "mode": mode}
     given |= {"inputs": inputs, "label_latency": label_latency}
     configuration = Configuration(
-        **chosen_settings(settings, given, also=TRAINING_SETTINGS), device=choose_device(device)
+        **chosen_settings(settings, given, also=TRAINING_SETTINGS),
+        device=choose_device(device),
+        memory_limit=memory_limit,
     )
     try:
         with progress("starting", quiet, lines=True) as update:

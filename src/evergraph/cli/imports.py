@@ -1,4 +1,4 @@
-"""``evergraph import`` and ``evergraph encode``: import a graph from files, and encode its texts."""
+"""``evergraph import`` and ``evergraph encode``: import a graph from files or generate one, and encode its texts."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from evergraph.cli.common import (
     set_up_logging,
     show_encoding,
 )
+from evergraph.errors import InputError
 from evergraph.presentation.text import command_line
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from evergraph.inputs.encoders import Encoder
 
 app = typer.Typer(
-    help="Import a graph from tables, publication records or published data sets.",
-    short_help="Import a graph from files.",
+    help="Import a graph from tables, publication records or published data sets, or generate one.",
+    short_help="Import a graph from files, or generate one.",
     epilog="Example: evergraph import tables --vertices papers.csv --edges citations.csv --time year --label venue "
     "--text title --out papers",
     rich_markup_mode=None,
@@ -41,6 +42,8 @@ app = typer.Typer(
 
 ENCODE_EXAMPLE = "Example: evergraph encode papers --encoder static"
 PerYear = Literal["class-year", "every-year", "median-year", "mean-year"]
+_LARGE = 1_000_000  # vertices of a generated graph from which progress is shown without a terminal too
+_MOST_EACH = 50_000  # edges for each vertex of a generated graph
 _TABLE = ".csv, .tsv (also .gz) or .parquet."
 
 
@@ -180,6 +183,73 @@ def published(
     _import(read, out, replace, as_json, quiet, spinner=False)
 
 
+@app.command(
+    short_help="A generated graph, to try things out at any size.",
+    epilog="Example: evergraph import synthetic --vertices 10_000_000 --edges 50_000_000 --out large",
+)
+def synthetic(
+    out: Out,
+    vertices: Annotated[int, typer.Option(metavar="N", help="Number of vertices.")] = 3000,
+    edges: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Number of edges, about. Default: three for each vertex.")
+    ] = None,
+    times: Annotated[int, typer.Option(metavar="N", help="Number of periods.")] = 12,
+    classes: Annotated[int, typer.Option(metavar="N", help="Classes that exist from the start.")] = 16,
+    new_classes: Annotated[int, typer.Option(metavar="N", help="Classes that are born later.")] = 4,
+    homophily: Annotated[
+        float, typer.Option(metavar="X", help="Probability that both ends of an edge have the same class.")
+    ] = 0.4,
+    words: Annotated[int, typer.Option(metavar="N", help="Size of the vocabulary.")] = 2000,
+    text_noise: Annotated[
+        float, typer.Option(metavar="X", help="Share of the words of a text that are independent of its class.")
+    ] = 0.8,
+    drift: Annotated[
+        float, typer.Option(metavar="X", help="How fast words and sizes of classes change, from 0 to 1.")
+    ] = 0.1,
+    label_rate: Annotated[float, typer.Option(metavar="X", help="Share of the vertices with a label.")] = 1.0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed; equal options give equal graphs.")] = 0,
+    replace: Replace = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Generate a graph with known classes, of which some are born later or end; its words and classes drift.
+
+    A graph of 10 million vertices and 50 million edges takes about 4 GB of memory.
+    """
+    from evergraph.datasets.synthetic import Synthetic
+    from evergraph.graph.disk import check_destination
+
+    set_up_logging(quiet)
+    watch = Stopwatch()
+    check_destination(out, replace=replace)
+    if edges is not None and edges > (most := _MOST_EACH * max(vertices, 1)):
+        raise InputError(f"--edges is {edges:,}", fix=f"give at most {most:,}, {_MOST_EACH:,} for each vertex")
+    parameters = Synthetic(
+        vertices=vertices,
+        times=times,
+        classes=classes,
+        new_classes=new_classes,
+        homophily=homophily,
+        degree=6.0 if edges is None else 2 * edges / max(vertices, 1),
+        words=words,
+        text_noise=text_noise,
+        drift=drift,
+        label_rate=label_rate,
+        seed=seed,
+    )
+    with progress("Generating", quiet or as_json, remaining=True, lines=vertices >= _LARGE) as update:
+
+        def on_progress(what: str, done: int, total: int) -> None:
+            if update is not None:
+                completed = done + (total if what == "words" else 0)
+                description = f"Drew {what} of {done:,} of {total:,} vertices"
+                update(description=description, completed=completed, total=2 * total)
+
+        graph = parameters.generate(on_progress).graph
+        graph.save(out, replace=replace)
+    _show(graph, out, watch, as_json, quiet)
+
+
 def _import(
     read: Callable[[], EvolvingGraph],
     out: Path,
@@ -198,6 +268,11 @@ def _import(
     loaded = _load(encoder)  # before the graph is read, which may take long
     with _encoding("Importing", loaded, quiet or as_json or not spinner) as update:
         graph = _save(read(), out, replace, loaded, update)
+    _show(graph, out, watch, as_json, quiet)
+
+
+def _show(graph: EvolvingGraph, out: Path, watch: Stopwatch, as_json: bool, quiet: bool) -> None:
+    """Print the size of a new graph and the next command."""
     counts = {"vertices": len(graph), "edges": graph.n_edges, "classes": len(graph.class_names)}
     if as_json:
         first, last = graph.axis.value(graph.first_time), graph.axis.value(graph.last_time)

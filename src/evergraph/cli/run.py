@@ -28,6 +28,7 @@ from evergraph.cli.common import (
     LabelRate,
     Layers,
     LearningRate,
+    MemoryLimit,
     ModelOption,
     ModeOption,
     ObjectiveOption,
@@ -67,9 +68,9 @@ _JOBS = (
 )
 
 _WORKERS = (
-    "Train each window on N workers with Ray (data-parallel); needs evergraph[ray] and a model that trains on "
-    "mini-batches (--model saint). A step averages the gradients of one batch from each worker, so the results "
-    "depend on N."
+    "Train each window on N workers with Ray (data-parallel); needs evergraph[ray]. Models of layers train on "
+    "mini-batches with sampled neighbours then, saint on its own samples. A step averages the gradients of one batch "
+    "from each worker, so the results depend on N."
 )
 
 _MOST_TASKS = 40
@@ -118,6 +119,7 @@ def run(
     resources: ResourcesOption = None,
     workers: Annotated[int, typer.Option(min=1, metavar="N", help=_WORKERS)] = 1,
     device: Device = "cpu",
+    memory_limit: MemoryLimit = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -141,7 +143,8 @@ def run(
     options |= {"history": history, "restart": restart, "lr": lr, "weight_decay": weight_decay, "first": first}
     options |= {"label_rate": label_rate, "label_latency": label_latency, "mode": mode, "text": text}
     options |= {"workers": workers}
-    configuration = Configuration(**chosen_settings(settings, options), device=choose_device(device))
+    chosen = chosen_settings(settings, options)
+    configuration = Configuration(**chosen, device=choose_device(device), memory_limit=memory_limit)
     refuse_workspaces(graph)
     opened = load(graph)
     try:

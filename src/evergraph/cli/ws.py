@@ -165,6 +165,14 @@ def _device(name: str) -> str:
     return choose_device(name)
 
 
+def _limit(memory: str | None) -> None:
+    """Set the memory limit of this process, if one is given."""
+    if memory is not None:
+        from evergraph.learning.memory_limit import limit_process
+
+        limit_process(memory)
+
+
 def _look(folder: Path, quiet: bool, at: Callable[[Workspace], _Found]) -> _Found:
     """Run a command that only reads."""
     set_up_logging(quiet)
@@ -292,6 +300,7 @@ def init(
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Random seed.")] = 0,
     keep: Annotated[int, typer.Option(min=2, metavar="N", help="Number of versions kept for ws rollback.")] = 10,
     device: common.Device = "cpu",
+    memory_limit: common.MemoryLimit = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -320,6 +329,7 @@ def init(
             # Checked before the graph is read, which may take long.
             Store.check_new(ws)
             computing = _device(device)
+            _limit(memory_limit)
             options = {"model": model, "hidden": hidden, "layers": layers, "dropout": dropout, "hops": hops}
             options |= {"detector": detector, "threshold": threshold, "alpha": alpha, "objective": objective}
             options |= {"history": history, "inputs": inputs, "steps": steps, "lr": lr}
@@ -455,6 +465,7 @@ def predict(
     replace: ReplaceFile = False,
     raw_cells: RawCells = False,
     device: common.Device = "cpu",
+    memory_limit: common.MemoryLimit = None,
     wait: Wait = 0,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -473,6 +484,7 @@ def predict(
             from evergraph.graph.classes import UNSEEN
             from evergraph.workspace import Workspace
 
+            _limit(memory_limit)
             workspace = Workspace(ws, wait=wait, device=_device(device))
             try:
                 table = workspace.predict(time)
@@ -541,6 +553,7 @@ def update(
         ),
     ] = "auto",
     device: common.Device = "cpu",
+    memory_limit: common.MemoryLimit = None,
     wait: Wait = 0,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -551,6 +564,7 @@ def update(
         from evergraph.learning.training import steps_a_task
         from evergraph.names import rebuilt
 
+        _limit(memory_limit)
         settings = workspace.settings()
         total = steps_a_task(settings["steps"], rebuilt(settings["detector"], "detector"))
         return workspace.update(restart, on_step=steps(total))

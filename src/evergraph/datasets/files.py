@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import csv
 import gzip
 import io
 import itertools
 import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from evergraph.errors import InputError, Origin, os_error
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 _FORMATS = "name it .csv, .csv.gz, .tsv, .tsv.gz or .parquet, according to its format"
 _AGAIN = "copy or download it again"
@@ -29,7 +37,11 @@ _CHUNK = 2**20
 LEAST_LIMIT = 256_000_000
 _LIMIT = "EVERGRAPH_MAX_UNPACKED"
 _PROBE = 2**12  # bytes that Arrow reads of each column to check what the file declares
-_BLOCK = 2**26  # bytes that the fast reader takes at once; a row must fit
+_BLOCK = 2**26  # bytes of the longest row
+_STREAM = 2**24  # bytes of a text file that are parsed at once
+_TAIL = 2**12  # bytes in which the end of a row is looked for first
+_AHEAD = 2  # blocks that are parsed before they are used
+_QUOTE, _NEWLINE, _RETURN = b'"\n\r'
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT96": 12}  # bytes of a value; 8 of all others
 _ONCE = {
     "PLAIN",
@@ -56,9 +68,26 @@ class TableFile:
 
     def read(self, columns: Sequence[str], numbers: Sequence[str] = ()) -> pa.Table:
         """Read some columns; from a text file as strings, unchanged, but ``numbers`` as float32 if all cells are."""
+        import pyarrow as pa
+
         if self.is_parquet:
             return self._as_text(read_parquet(self.path, list(dict.fromkeys([*columns, *numbers]))))
-        return _read_csv(self, columns, numbers)
+        if numbers:
+            with contextlib.suppress(pa.ArrowInvalid):  # there is a cell that is not a number
+                return _joined(list(csv_batches(self, columns, numbers)))
+        return _joined(list(self.batches([*columns, *numbers])))
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Read some columns part by part, from a text file as strings; an error may follow parts that are good."""
+        import pyarrow as pa
+
+        if self.is_parquet:
+            yield from map(self._as_text, parquet_batches(self.path, list(dict.fromkeys(columns))))
+            return
+        try:
+            yield from csv_batches(self, columns)
+        except pa.ArrowInvalid as error:
+            raise _diagnosis(self, error) from error
 
     def _as_text(self, table: pa.Table) -> pa.Table:
         """Return a table in which bytes are text, as some programs store it."""
@@ -72,6 +101,17 @@ class TableFile:
                     self.origin.fail("the text is not UTF-8", column=field.name, fix="write it as UTF-8")
                 table = table.set_column(place, field.name, text)
         return table
+
+
+def _joined(parts: list[pa.Table]) -> pa.Table:
+    """Concatenate tables; a column's memory in the parts is freed before the next column is copied."""
+    import pyarrow as pa
+
+    columns = {}
+    for name in parts[0].column_names:
+        columns[name] = pa.concat_arrays([chunk for part in parts for chunk in part.column(name).chunks])
+        parts[:] = [part.drop_columns([name]) for part in parts]
+    return pa.table(columns)
 
 
 def open_table(path: str | Path) -> TableFile:
@@ -220,29 +260,37 @@ def _parquet_error(path: Path, error: Exception, problem: str, fix: str) -> Inpu
 
 
 def read_parquet(path: Path, columns: Sequence[str]) -> pa.Table:
-    """Read columns of a Parquet file in batches, refused where they exceed `unpacked_limit`."""
+    """Read columns of a Parquet file, refused where they exceed `unpacked_limit`."""
+    import pyarrow as pa
+
+    return pa.concat_tables(list(parquet_batches(path, columns)))
+
+
+def parquet_batches(path: Path, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """Read columns of a Parquet file in batches, refused where they exceed `unpacked_limit`; at least one batch."""
     import pyarrow as pa
 
     limit = unpacked_limit(path)
     with open_parquet(path, buffer_size=_PROBE) as file:
         size, rows, texts = _parquet_sizes(file, columns, limit)
     with open_parquet(path, read_dictionary=texts) as file:
-        parts: list[list[pa.Array]] = [[] for _ in columns]
         if size > limit:
             raise _too_large(path, limit, size)
+        fields = [file.schema_arrow.field(name) for name in columns]
+        types = [field.type.value_type if field.name in texts else field.type for field in fields]
+        schema = pa.schema(list(zip(columns, types, strict=True)))
+        yield schema.empty_table()
         size = 0
         for batch in file.iter_batches(rows, columns=list(columns), use_threads=False):
             batch.validate(full=True)  # Arrow does not check that text is UTF-8
-            for part, name in zip(parts, columns, strict=True):
+            part = []
+            for name in columns:
                 column = batch.column(name)
                 size += _unpacked_size(column)
                 if size > limit:
                     raise _too_large(path, limit)
                 part.append(column.dictionary_decode() if name in texts else column)
-        fields = [file.schema_arrow.field(name) for name in columns]
-        types = [field.type.value_type if field.name in texts else field.type for field in fields]
-        chunked = [pa.chunked_array(part, kind) for part, kind in zip(parts, types, strict=True)]
-        return pa.table(chunked, names=list(columns))
+            yield pa.table(part, schema=schema)
 
 
 def _parquet_sizes(file: pq.ParquetFile, columns: Sequence[str], limit: int) -> tuple[int, int, list[str]]:
@@ -296,36 +344,96 @@ def _too_large(path: Path, limit: int, declared: int = 0) -> InputError:
     )
 
 
-def _read_csv(table: TableFile, columns: Sequence[str], numbers: Sequence[str]) -> pa.Table:
+def csv_batches(table: TableFile, columns: Sequence[str], numbers: Sequence[str] = ()) -> Iterator[pa.Table]:
+    """Read columns of a text file block by block: as strings, and ``numbers`` as float32; at least one batch.
+
+    Blocks are parsed in threads, a few ahead of the one that is used, so memory is bounded. Cells that cannot be read
+    raise `pyarrow.ArrowInvalid`.
+    """
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
+    kinds = dict.fromkeys(columns, pa.large_string()) | dict.fromkeys(numbers, pa.float32())
+    chosen = arrow_csv.ConvertOptions(include_columns=list(kinds), column_types=kinds, strings_can_be_null=False)
+    lines = rows = 0
+
+    def parse(numbered: tuple[int, tuple[pa.Buffer, int, bool]]) -> tuple[pa.Table, int]:
+        number, (block, newlines, has_quotes) = numbered
+        # One block for Arrow too, in which it cuts no row.
+        read = arrow_csv.ReadOptions(
+            use_threads=False, block_size=max(block.size, 1), column_names=table.names if number else None
+        )
+        parsed = arrow_csv.ParseOptions(delimiter=_delimiter(table.path), newlines_in_values=has_quotes)
+        return arrow_csv.read_csv(pa.BufferReader(block), read, parsed, chosen), newlines
+
     with reading(table.path), open_bytes(table.path) as raw:
-        # Copied to memory of Arrow. If it were Python's (a file or bytes), the last of Arrow's threads to let go of it
-        # would need the interpreter's lock, and abort the process if the interpreter is about to end.
-        memory, lines = pa.BufferOutputStream(), 0
-        for chunk in iter(partial(raw.read, _CHUNK), b""):
-            memory.write(chunk)
-            lines += chunk.count(b"\n")
-        kinds = [pa.float32(), pa.large_string()] if numbers else [pa.large_string()]
-        for number in kinds:
-            types = dict.fromkeys(columns, pa.large_string()) | dict.fromkeys(numbers, number)
-            try:
-                found = arrow_csv.read_csv(
-                    pa.BufferReader(memory.getvalue()),
-                    read_options=arrow_csv.ReadOptions(block_size=_BLOCK),
-                    parse_options=arrow_csv.ParseOptions(delimiter=_delimiter(table.path), newlines_in_values=True),
-                    convert_options=arrow_csv.ConvertOptions(
-                        include_columns=list(types), column_types=types, strings_can_be_null=False
-                    ),
-                )
-                break
-            except pa.ArrowInvalid as error:
-                if number is kinds[-1]:
-                    raise _diagnosis(table, error) from error
-    if lines > found.num_rows + 1:
+        for found, newlines in map_ahead(parse, enumerate(_blocks(table, raw))):
+            lines += newlines
+            rows += found.num_rows
+            yield found
+    if lines > rows + 1:
         _check_quotes(table)
-    return found
+
+
+def map_ahead(function: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
+    """Yield the result of each item, in order; a few items ahead of the one that is used are computed in threads."""
+    with ThreadPoolExecutor(_AHEAD) as pool:
+        waiting: deque[Future[_Result]] = deque()
+        try:
+            for item in items:
+                waiting.append(pool.submit(function, item))
+                if len(waiting) > _AHEAD:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def _blocks(table: TableFile, raw: IO[bytes]) -> Iterator[tuple[pa.Buffer, int, bool]]:
+    """Yield blocks of whole rows, how many line ends each has, and whether it has quotes."""
+    import pyarrow as pa
+
+    rest, is_last, lines = b"", False, 0
+    while not is_last:
+        size = max(_STREAM, 2 * len(rest)) - len(rest)
+        # Memory of Arrow. If it were Python's, the last of Arrow's threads to let go of it would need the interpreter's
+        # lock, and abort the process if the interpreter is about to end.
+        memory = pa.allocate_buffer(len(rest) + size)
+        view = memoryview(memory).cast("B")
+        view[: len(rest)] = rest
+        end = len(rest)
+        while end < len(view) and (count := raw.readinto(view[end:])):  # type: ignore[attr-defined]
+            end += count
+        is_last = end < len(view)
+        content = np.frombuffer(view, np.uint8, end)
+        has_quotes = bool((content == _QUOTE).any())
+        mark = len(codecs.BOM_UTF8) if not lines and content[:3].tobytes() == codecs.BOM_UTF8 else 0
+        cut = end if is_last else mark + _row_end(content[mark:], has_quotes, _delimiter(table.path))
+        if cut == mark and end > _BLOCK:
+            while raw.read(_CHUNK):  # it may unpack to more than is allowed, which is the more useful error
+                pass
+            raise InputError(f"a row is longer than {_BLOCK >> 20} MB", file=table.path, fix="shorten its cells")
+        cut = cut if cut > mark else 0
+        rest = content[cut:].tobytes()
+        if cut:
+            lines = int(np.count_nonzero(content[:cut] == _NEWLINE))
+            yield memory.slice(0, cut), lines, has_quotes
+
+
+def _row_end(content: NDArray[np.uint8], has_quotes: bool, delimiter: str) -> int:
+    """Return the end of the last whole row; 0 if there is none."""
+    if has_quotes:
+        from evergraph.datasets.quoted import last_row_end
+
+        return int(last_row_end(content, ord(delimiter)))
+    ends = np.flatnonzero(content[-_TAIL:] == _NEWLINE) + max(len(content) - _TAIL, 0)
+    if not len(ends):
+        ends = np.flatnonzero(content == _NEWLINE)
+    if not len(ends):  # of a file in which lines end with \r only
+        ends = np.flatnonzero(content[:-1] == _RETURN)
+    return int(ends[-1]) + 1 if len(ends) else 0
 
 
 def _check_quotes(table: TableFile) -> None:

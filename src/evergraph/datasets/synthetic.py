@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, NoReturn
@@ -11,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from evergraph.errors import InputError, Origin
+from evergraph.errors import InputError
 from evergraph.graph import EvolvingGraph
-from evergraph.graph.columns import EdgeColumns, VertexColumns
 from evergraph.graph.features import Features, WordCounts
 from evergraph.graph.ids import Strings
 from evergraph.graph.times import MAX_SPAN, TimeAxis
@@ -24,6 +24,7 @@ _Rng = np.random.Generator
 _Floats = NDArray[np.float64]
 _Longs = NDArray[np.int64]
 _Ints = NDArray[np.int32]
+_Show = Callable[[str, int, int], None]
 
 _MOST = 2**31 - 1
 # Other whole numbers start at 0 without a limit; other numbers are shares from 0 to 1.
@@ -35,6 +36,7 @@ _RANGES = {
     "imbalance": (0, 10),
     "degree": (0, 100_000),
 }
+_BLOCK = 2**18  # vertices whose words are drawn at once
 _TRIES = 6  # draws of a partner for an edge before the edge is left out
 
 
@@ -156,24 +158,33 @@ class Synthetic:
         """Number of classes, old and new."""
         return self.classes + self.new_classes
 
-    def generate(self) -> SyntheticGraph:
-        """Generate the graph."""
-        import pyarrow as pa
+    def generate(self, on_progress: Callable[[str, int, int], None] | None = None) -> SyntheticGraph:
+        """Generate the graph.
 
+        ``on_progress`` is called with what is drawn ("edges", then "words"), for how many vertices, and of how many.
+        """
+        show = on_progress or (lambda *_: None)
         for_share, for_class, for_links, for_topics, for_words, for_labels = np.random.default_rng(self.seed).spawn(6)
         times = np.repeat(np.arange(self.times), np.diff(self._starts))
         share = self._class_share(for_share)
         classes = self._draw_classes(for_class, share)
-        source, target = self._draw_links(for_links, times, classes)
+        source, target = self._draw_links(for_links, times, classes, show)
         topics = self._draw_topics(for_topics)
-        features = self._draw_words(for_words, times, classes, topics) if self.words_per_vertex else None
+        features = self._draw_words(for_words, times, classes, topics, show) if self.words_per_vertex else None
         labelled = for_labels.random(self.vertices) < self.label_rate
         labelled[np.unique(classes, return_index=True)[1]] = True
         codes = np.where(labelled, classes, np.int32(-1))
         names = tuple(f"class {row:02d}" for row in range(self.total))
-        vertices = VertexColumns(np.arange(self.vertices), times, codes, names, Features(features), TimeAxis())
-        edges = EdgeColumns(pa.array(source), pa.array(target), None, Origin("edges"))
-        graph = EvolvingGraph.from_columns(vertices, edges, about={"source": repr(self)})
+        graph = EvolvingGraph.assemble(
+            np.arange(self.vertices),
+            times,
+            codes,
+            names,
+            Features(features),
+            (source, target, None),
+            TimeAxis(),
+            {"source": repr(self)},
+        )
         births, deaths = (dict(zip(names, of_class.tolist(), strict=True)) for of_class in self._spans)
         return SyntheticGraph(graph, births, deaths, classes, share, topics)
 
@@ -224,14 +235,14 @@ class Synthetic:
             part[: len(ending)] = ending
         return classes
 
-    def _draw_links(self, rng: _Rng, times: _Longs, classes: _Ints) -> tuple[_Longs, _Longs]:
+    def _draw_links(self, rng: _Rng, times: _Longs, classes: _Ints, show: _Show) -> tuple[_Ints, _Ints]:
         """Draw edges from each vertex to others of its own or an earlier period."""
         # A cell is a class in a period. An edge draws a cell and then any vertex of it.
         by_cell = np.argsort(classes, kind="stable")
         cells = np.bincount(classes.astype(np.int64) * self.times + times, minlength=self.total * self.times)
         first = (np.cumsum(cells) - cells).reshape(self.total, self.times)
         cells = cells.reshape(first.shape)
-        pairs = []
+        sources, targets = [], []
         for time in range(self.times):
             new = np.arange(self._starts[time], self._starts[time + 1])
             source = np.repeat(new, rng.poisson(self.degree / 2, len(new)))
@@ -249,8 +260,11 @@ class Synthetic:
                 left = np.delete(np.arange(len(pair)), places[values >= 0])
                 if not len(left):
                     break
-            pairs.append(np.delete(pair, left))
-        return np.divmod(np.concatenate(pairs), self.vertices)
+            one, other = np.divmod(np.delete(pair, left), self.vertices)
+            sources.append(one.astype(np.int32))
+            targets.append(other.astype(np.int32))
+            show("edges", int(self._starts[time + 1]), self.vertices)
+        return np.concatenate(sources), np.concatenate(targets)
 
     def _draw_topics(self, rng: _Rng) -> _Ints:
         common = self.words // 4
@@ -263,16 +277,31 @@ class Synthetic:
         changed = np.where(rng.random(shape) < self.drift, np.arange(self.times)[:, None, None], 0)
         return np.take_along_axis(fresh, np.maximum.accumulate(changed), axis=0).astype(np.int32)
 
-    def _draw_words(self, rng: _Rng, times: _Longs, classes: _Ints, topics: _Ints) -> WordCounts:
-        size = self.vertices, self.words_per_vertex
-        words = topics[times[:, None], classes[:, None], _draw(rng, _zipf(topics.shape[2]), size)]
-        noise = rng.random(size) < self.text_noise
-        words[noise] = _draw(rng, _zipf(self.words // 4), int(noise.sum()))
-        rows = np.arange(self.vertices + 1) * self.words_per_vertex
-        entries = np.ones(words.size, np.float32), words.ravel(), rows
-        counts = sparse.csr_array(entries, shape=(self.vertices, self.words))
+    def _draw_words(self, rng: _Rng, times: _Longs, classes: _Ints, topics: _Ints, show: _Show) -> WordCounts:
         digits = max(4, len(str(self.words - 1)))
-        return WordCounts.of(counts, Strings.of(f"w{word:0{digits}d}" for word in range(self.words)))
+        names = Strings.of(f"w{word:0{digits}d}" for word in range(self.words))
+        # In blocks of vertices, each of which reads the numbers that it would read if all were drawn at once.
+        total = self.vertices * self.words_per_vertex
+        for_own, for_noise, for_common = (_ahead(rng, count) for count in (0, total, 2 * total))
+        own, common = _zipf(topics.shape[2]), _zipf(self.words // 4)
+        blocks = []
+        for first in range(0, self.vertices, _BLOCK):
+            part = slice(first, min(first + _BLOCK, self.vertices))
+            size = part.stop - part.start, self.words_per_vertex
+            words = topics[times[part, None], classes[part, None], _draw(for_own, own, size)]
+            noise = for_noise.random(size) < self.text_noise
+            words[noise] = _draw(for_common, common, int(noise.sum()))
+            rows = np.arange(size[0] + 1) * size[1]
+            entries = np.ones(words.size, np.float32), words.ravel(), rows
+            blocks.append(WordCounts.of(sparse.csr_array(entries, shape=(size[0], self.words)), names))
+            show("words", part.stop, self.vertices)
+        counts = np.concatenate([np.diff(block.indptr) for block in blocks])
+        return WordCounts(
+            np.concatenate([[0], np.cumsum(counts)]),
+            np.concatenate([block.indices for block in blocks]),
+            np.concatenate([block.data for block in blocks]),
+            names,
+        )
 
 
 def synthetic(**parameters: Any) -> EvolvingGraph:
@@ -293,6 +322,12 @@ def _refuse(name: str, value: object, fix: str) -> NoReturn:
 def _spread(first: int, stop: int, count: int) -> _Longs:
     """Return ``count`` evenly spaced periods from ``first`` to before ``stop``."""
     return first + (2 * np.arange(count) + 1) * (stop - first) // (2 * max(count, 1))
+
+
+def _ahead(rng: _Rng, count: int) -> _Rng:
+    """Return a copy of a generator that has drawn ``count`` numbers more."""
+    state: Any = deepcopy(rng.bit_generator)  # PCG64, which draws one state for each number
+    return np.random.Generator(state.advance(count))
 
 
 def _zipf(count: int) -> _Floats:

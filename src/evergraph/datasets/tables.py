@@ -12,14 +12,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evergraph.datasets.files import TableFile, open_table
-from evergraph.errors import Origin
+from evergraph.allocation import kept_memory
+from evergraph.datasets.files import TableFile, map_ahead, open_table
+from evergraph.errors import InputError, Origin
 from evergraph.graph import ids as id_columns
 from evergraph.graph.cells import class_column, id_column, list_column, number_block
-from evergraph.graph.columns import Columns, EdgeColumns, VertexColumns, edge_columns, vertex_columns
+from evergraph.graph.columns import (
+    Columns,
+    EdgeColumns,
+    Ends,
+    VertexColumns,
+    edge_columns,
+    find_ends,
+    log_dropped,
+    vertex_columns,
+)
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.features import Features, SparseFeatures, WordCounts
-from evergraph.graph.times import TimeAxis
+from evergraph.graph.ids import find_rows
+from evergraph.graph.times import TimeAxis, are_dates
 from evergraph.presentation.text import SAFE_COLUMN, spreadsheet_original, spreadsheet_safe
 
 if TYPE_CHECKING:
@@ -85,10 +96,11 @@ def read_tables(
     (['007', 'nan'], ['KDD', None], 1)
     """
     columns = Columns(id, time, label, text, tuple(numbers), source, target, edge_time, tuple(categories))
-    checked = read_vertices(vertices, columns, every=every)
-    links = read_edges(edges, columns, checked.axis) if edges is not None else None
     about = {"source": "tables", "vertices": Path(vertices).name, "edges": Path(edges).name if edges else "none"}
-    return EvolvingGraph.from_columns(checked, links, drop_dangling=drop_dangling, about=about)
+    with kept_memory():
+        checked = read_vertices(vertices, columns, every=every)
+        ends = _read_ends(edges, columns, checked, drop_dangling) if edges is not None else find_ends([], None, False)
+        return EvolvingGraph.from_ends(checked, ends, about=about)
 
 
 def read_vertices(
@@ -119,16 +131,18 @@ def read_vertices(
     used = [*(column for column in named.values() if column is not None), *categories]
     # A text file's column that is used twice is read twice: float32 would change times and ids over 2^24.
     twice = not set(used).isdisjoint(numbers)
-    read = table.read(used, () if twice else numbers)
-    of_numbers = table.read((), numbers) if twice else read
+    read = [table.read(used, () if twice else numbers)]
+    of_numbers = table.read((), numbers) if twice else read[0]
+    blocks = [number_block(of_numbers, numbers, table.origin)] if numbers else []
+    del of_numbers
     checked = vertex_columns(
-        read,
+        read.pop(),  # nothing else refers to it, so that its memory can be freed early
         table.origin,
         id=columns.id,
         time=columns.time,
         label=label,
         text=text or None,
-        blocks=[number_block(of_numbers, numbers, table.origin)] if numbers else [],
+        blocks=blocks,
         categories=categories,
         every=every,
         axis=axis,
@@ -140,15 +154,65 @@ def read_vertices(
 
 def read_edges(path: str | Path, columns: Columns, axis: TimeAxis) -> EdgeColumns:
     """Read and check the edges of a table."""
+    table, named = _open_edges(path, columns)
+    return edge_columns(table.read(list(named.values())), table.origin, axis, **named)
+
+
+def _open_edges(path: str | Path, columns: Columns) -> tuple[TableFile, dict[str, str]]:
+    """Open a table of edges; return it and the names of its columns ``source``, ``target`` and perhaps ``time``."""
     table = open_table(path)
     time = columns.edge_time
     if time is None and "time" in table.names:
         time = "time"
-    time = time or None
-    named = {"source": columns.source, "target": columns.target, "edge-time": time}
-    _check_names(table, named, {})
-    read = table.read([column for column in named.values() if column is not None])
-    return edge_columns(read, table.origin, axis, source=columns.source, target=columns.target, time=time)
+    _check_names(table, {"source": columns.source, "target": columns.target, "edge-time": time or None}, {})
+    return table, {"source": columns.source, "target": columns.target} | ({"time": time} if time else {})
+
+
+def _read_ends(path: str | Path, columns: Columns, vertices: VertexColumns, drop_dangling: bool) -> Ends:
+    """Read edges part by part, and return the rows of their ends.
+
+    If anything is wrong, or times of different parts are written differently, the table is read as a whole: then an
+    error names the row.
+    """
+    try:
+        table, named = _open_edges(path, columns)
+        return _stream_ends(table, named, vertices, drop_dangling)
+    except (InputError, _ReadWholeError):
+        return find_ends([vertices.ids], read_edges(path, columns, vertices.axis), drop_dangling)
+
+
+class _ReadWholeError(Exception):
+    """A part of a table does not show how to read it."""
+
+
+def _stream_ends(table: TableFile, named: dict[str, str], vertices: VertexColumns, drop_dangling: bool) -> Ends:
+    place = Origin(table.path)  # finds no line, which would read the file
+    years = vertices.axis.unit == "year"
+
+    def rows(part: pa.Table) -> tuple[Ends, int, bool | None]:
+        """Return the ends of the edges of a part, how many were dropped, and whether their times are dates."""
+        edges = edge_columns(part, place, vertices.axis, **named)
+        dates = None
+        if edges.times is not None and years:
+            dates = are_dates(part.column(named["time"]).combine_chunks(), place, named["time"])
+        source, target = find_rows(vertices.ids, vertices.index, [edges.source, edges.target])
+        known = (source >= 0) & (target >= 0)
+        if known.all():
+            return (source, target, edges.times), 0, dates
+        if not drop_dangling:
+            raise _ReadWholeError
+        own = edges.times[known] if edges.times is not None else None
+        return (source[known], target[known], own), len(known) - int(known.sum()), dates
+
+    parts = list(map_ahead(rows, table.batches(list(named.values()))))
+    if len({dates for _, _, dates in parts} - {None}) > 1:
+        raise _ReadWholeError
+    sources, targets, times = zip(*(ends for ends, _, _ in parts), strict=True)
+    source, target = np.concatenate(sources), np.concatenate(targets)
+    if dropped := sum(count for _, count, _ in parts):
+        log_dropped(dropped, dropped + len(source))
+    own = [part for part in times if part is not None]
+    return source, target, np.concatenate(own) if own else None
 
 
 def read_ids(path: str | Path, id: str = "id", label: str | None = None) -> tuple[pa.Array, pa.Array | None, Origin]:

@@ -14,7 +14,8 @@ from scipy import sparse
 from torch import Tensor
 
 from evergraph.detect.base import PAST, UNKNOWN, UNLABELLED, Decision, Detector, Outputs, Requirements, State
-from evergraph.graph.evolving import Adjacency, EvolvingGraph, Window
+from evergraph.graph.adjacency import Adjacency
+from evergraph.graph.evolving import EvolvingGraph, Window
 from evergraph.inputs.slice_context import SliceContext
 from evergraph.learning.task import Task
 

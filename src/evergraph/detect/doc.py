@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from evergraph.detect.base import Decision, Detector, Outputs, State, set_number
-from evergraph.detect.cross_entropy import binary_cross_entropy, shares_of
+from evergraph.detect.cross_entropy import binary_cross_entropy, of_readout, shares_of
 
 __all__ = ["DOC", "GDOC"]
 
@@ -62,9 +62,10 @@ class DOC(Detector):
         """Weight of each class in the loss of its own vertices, as float64: 1."""
         return torch.ones(len(counts), dtype=torch.float64, device=counts.device)
 
+    @of_readout
     def loss(self, logits: Tensor, targets: Tensor, counts: Tensor, weights: Tensor | None = None) -> Tensor:
         shares = shares_of(logits, weights) / max(logits.shape[1], 1)
-        positive = self.positive_weights(counts).to(logits)[targets]
+        positive = self.positive_weights(counts).to(shares)[targets]
         return binary_cross_entropy(logits, targets, positive, shares)
 
     def fit(self, outputs: Outputs, targets: Tensor, state: State) -> State:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from evergraph.detect.base import Decision, Detector, Outputs, Requirements, State, set_number
-from evergraph.detect.cross_entropy import cross_entropy, shares_of
+from evergraph.detect.cross_entropy import cross_entropy, of_readout, shares_of
 from evergraph.detect.scores import Energy, Relative, Score
 from evergraph.detect.thresholds import BackTest, Past, Threshold
 from evergraph.errors import InputError
@@ -33,6 +33,7 @@ class Softmax(Detector):
     def requires(self) -> Requirements:
         return Requirements(fit=False)
 
+    @of_readout
     def loss(self, logits: Tensor, targets: Tensor, counts: Tensor, weights: Tensor | None = None) -> Tensor:  # noqa: ARG002
         return cross_entropy(logits, targets, shares_of(logits, weights))
 

@@ -37,6 +37,8 @@ class Configuration:
     device
         Device to compute on, as in `LifelongLearner`. It is a property of the machine: neither descriptions nor
         comparisons of configurations contain it.
+    memory_limit
+        As in `LifelongLearner`, and a property of the machine like the device.
 
     Examples
     --------
@@ -63,6 +65,7 @@ class Configuration:
     label_latency: int = 0
     workers: int = 1
     device: str = field(default="cpu", compare=False)
+    memory_limit: str | int | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         from evergraph.detect import Detector
@@ -106,10 +109,11 @@ class Configuration:
             seed=seed,
             device=self.device,
             trainer=None if self.workers == 1 else trainer,
+            memory_limit=self.memory_limit,
         )
 
     def described(self, axis: TimeAxis) -> dict[str, Any]:
-        """Return all settings but the device as a dict for JSON; periods as the time axis writes them."""
+        """Return all settings but device and memory limit as a dict for JSON; periods as the time axis writes them."""
         found = {entry.name: described(getattr(self, entry.name)) for entry in fields(self) if entry.compare}
         found["first"] = None if self.first is None else axis.value(axis.period(self.first))
         for name, value in flat(found).items():
@@ -118,8 +122,8 @@ class Configuration:
         return found
 
 
-TRAINING_SETTINGS = tuple(entry.name for entry in fields(Configuration) if entry.name not in ("detector", "device"))
-"""Names of all settings but the detector and the device."""
+TRAINING_SETTINGS = tuple(entry.name for entry in fields(Configuration) if entry.compare and entry.name != "detector")
+"""Names of all settings but the detector, the device and the memory limit."""
 
 
 def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -43,6 +43,7 @@ from evergraph.inputs.slice_context import SliceContext
 from evergraph.inputs.vocabulary import Vocabulary
 from evergraph.learning.backtest import BlockGain
 from evergraph.learning.learner import LifelongLearner
+from evergraph.learning.minibatch import MiniBatches
 from evergraph.learning.task import Decisions, Task
 from evergraph.names import described
 from evergraph.nn import Batch, Model
@@ -288,7 +289,9 @@ class _RecordedLearner(LifelongLearner):
         # after the learner itself, but is fitted before it.
         return replace(self.vocabulary_ or self._start(task), unread=next(beside[not self._replays]))
 
-    def _training_batch(self, task: Task, vocabulary: Vocabulary, classes: tuple[str, ...]) -> tuple[Batch, Tensor]:
+    def _training_batch(
+        self, task: Task, vocabulary: Vocabulary, classes: tuple[str, ...]
+    ) -> tuple[Batch | MiniBatches, Tensor]:
         if isinstance(self.detector, _Recorder):
             self.detector.writer.unread = vocabulary.unread
         return super()._training_batch(task, vocabulary, classes)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
+    "COMPARABLE_VERSIONS",
     "NUMERICS_VERSION",
     "Results",
     "Summary",
@@ -33,8 +34,16 @@ __all__ = [
 ]
 
 # With inputs="words", the numbers are those of versions that read nothing else; see `configuration.complete_settings`.
-NUMERICS_VERSION = 1
-"""Raised whenever the same run gives different numbers than before; results of other versions are not used."""
+NUMERICS_VERSION = 2
+"""Raised whenever the same run gives different numbers than before; a run is not continued by another version.
+
+Version 2 computes loss and gradients in blocks of rows, which changes the last digits.
+"""
+COMPARABLE_VERSIONS = (1, 2)
+"""Versions whose numbers differ by less than those of different seeds (`scripts/compare_numerics.py`).
+
+Finished trials of them are read, and marked with their version.
+"""
 
 _MOST_NAMED = 5
 _COUNTS = tuple(entry.name for entry in fields(Confusion))

@@ -331,7 +331,7 @@ def _resumed(fresh: LifelongLearner, folder: Path, done: Sequence[Task]) -> Life
         return fresh
     try:
         learner = type(fresh).load(folder, model=fresh.model, detector=fresh.detector, device=fresh.device)
-        learner.set_params(trainer=fresh.trainer)  # which is not saved
+        learner.set_params(trainer=fresh.trainer, memory_limit=fresh.memory_limit)  # which are not saved
     except EvergraphError as error:
         log.warning("%s The seed starts again from its first task.", error)
         return fresh

@@ -10,8 +10,8 @@ on one grid: finished trials are skipped, and trials that another command has cl
       trials/dblp-easy.jsonl      one line per finished trial on that graph, only ever appended to
       .claims/                    one file per trial that a command is running
 
-Each line has a checksum. A line that is incomplete, changed, foreign or of another numerics version is reported and
-ignored, and its trial runs again.
+Each line has a checksum. A line that is incomplete, changed, foreign or of a numerics version that cannot be compared
+with this one is reported and ignored, and its trial runs again.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from evergraph.errors import EvergraphError, InputError, os_error
-from evergraph.evaluation.results import NUMERICS_VERSION
+from evergraph.evaluation.results import COMPARABLE_VERSIONS, NUMERICS_VERSION
 from evergraph.evaluation.workers import RayEngine, Workers, check_jobs, completed, start_workers, threads_each
 from evergraph.storage.decoding import converted, parse_json
 from evergraph.storage.files import append_line, disk_errors
@@ -69,7 +69,11 @@ class Trial(Protocol):
 
 def trial_key(trial: Trial) -> str:
     """Return the key of a result: a hash of description, seed and numerics version."""
-    identity = {"trial": trial.described(), "seed": trial.seed, "numerics_version": NUMERICS_VERSION}
+    return _key(trial.described(), trial.seed)
+
+
+def _key(described: Mapping[str, Any], seed: int) -> str:
+    identity = {"trial": described, "seed": seed, "numerics_version": NUMERICS_VERSION}
     canonical = json.dumps(identity, sort_keys=True, ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(canonical.encode()).hexdigest()[:32]
 
@@ -87,6 +91,7 @@ class TrialResult:
     seed: int
     result: Mapping[str, Any]
     made: Mapping[str, Any]
+    numerics_version: int = NUMERICS_VERSION
 
 
 @dataclass(frozen=True)
@@ -152,7 +157,7 @@ class TrialStore:
                 row = _read(line)
                 if isinstance(row, str):
                     self.problems.append(Problem(path, number, row))
-                elif row.key in self._found:
+                elif row.key in self._found and self._found[row.key].numerics_version >= row.numerics_version:
                     self.problems.append(Problem(path, number, "the same trial has an earlier line", again=False))
                 else:
                     self._found[row.key] = row
@@ -238,9 +243,11 @@ def _read(line: bytes) -> TrialResult | str:
         return "the line is not a result, or is incomplete"
     if check != right:
         return "the line was changed after it was written"
-    if version != NUMERICS_VERSION:
+    if version == NUMERICS_VERSION:
+        return found
+    if version not in COMPARABLE_VERSIONS:
         return f"the line has numerics version {version}, but this Evergraph computes version {NUMERICS_VERSION}"
-    return found
+    return replace(found, key=_key(found.trial, found.seed), numerics_version=version)
 
 
 def _lock(handle: int, *, wait: bool, shared: bool = False) -> None:

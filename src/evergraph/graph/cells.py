@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from evergraph.graph.features import Numbers
+    from evergraph.graph.hashed import IdIndex
 
 log = logging.getLogger(__name__)
 
+_MANY = 2**17  # ids from which compiled code pays
 _STRINGS = "give strings or whole numbers"
 _MISSING = ("", "na", "n/a", "nan", "null", "none")  # a number that is missing, in lower case
 _TRUTH = ("false", "true")  # by the number they become
@@ -33,7 +35,8 @@ def named_column(table: pa.Table, name: str, origin: Origin) -> pa.Array:
         origin.fail(f"there is no column '{name}'", fix=f"name the column that holds it (there are: {present})")
     if table.column_names.count(name) > 1:
         origin.fail(f"there are several columns '{name}'", fix="keep one of them")
-    return _plain(table.column(name).combine_chunks())
+    column = table.column(name)
+    return _plain(column.chunk(0) if column.num_chunks == 1 else column.combine_chunks())
 
 
 def _plain(column: pa.Array) -> pa.Array:
@@ -56,8 +59,8 @@ def id_column(table: pa.Table, name: str, origin: Origin) -> pa.Array:
     return column
 
 
-def vertex_ids(column: pa.Array, origin: Origin, name: str) -> Ids:
-    """Return unique ids of vertices."""
+def vertex_ids(column: pa.Array, origin: Origin, name: str) -> tuple[Ids, IdIndex | None]:
+    """Return unique ids of vertices and, if there are many, their index."""
     import pyarrow as pa
 
     kind = column.type
@@ -68,11 +71,16 @@ def vertex_ids(column: pa.Array, origin: Origin, name: str) -> Ids:
         row = int(np.argmax(large))
         origin.fail(f"id {column[row]} is too large", column=name, row=row, fix="write such ids as strings")
     ids = Strings.from_arrow(column) if _is_text(kind) else np.array(column.cast(pa.int64()))
-    if (double := first_duplicate(ids)) is not None:
+    index = None
+    if len(ids) >= _MANY:
+        from evergraph.graph.hashed import IdIndex
+
+        index = IdIndex.of(ids)
+    if index is None and (double := first_duplicate(ids)) is not None:
         again, first = double
         problem = f"id {at(ids, again)!r} occurs twice (first in row {first + 1})"
         origin.fail(problem, column=name, row=again, fix="give every vertex its own id")
-    return ids
+    return ids, index
 
 
 def class_column(column: pa.Array, origin: Origin, name: str) -> pa.Array:
@@ -80,8 +88,10 @@ def class_column(column: pa.Array, origin: Origin, name: str) -> pa.Array:
     import pyarrow.compute as pc
 
     names = _names(column, origin, name, "class names", _STRINGS)
-    reserved = pc.equal(pc.utf8_lower(pc.utf8_trim_whitespace(names)), UNSEEN).fill_null(False)
-    if (row := reserved.index(True).as_py()) >= 0:
+    distinct = names.unique()
+    reserved = distinct.filter(pc.equal(pc.utf8_lower(pc.utf8_trim_whitespace(distinct)), UNSEEN))
+    if len(reserved):
+        row = pc.is_in(names, value_set=reserved).index(True).as_py()
         origin.fail(
             f"a class is named {names[row].as_py()!r}, which is reserved for vertices flagged as unseen",
             column=name,
@@ -152,6 +162,8 @@ def refuse_gaps(column: pa.Array, origin: Origin, name: str, problem: str, fix: 
     """Refuse an empty cell."""
     import pyarrow.compute as pc
 
+    if _is_text(column.type) and not column.null_count and pc.min(pc.binary_length(column)).as_py() != 0:
+        return  # most columns, and much faster
     gaps = pc.is_null(column, nan_is_null=True)
     if _is_text(column.type):
         gaps = pc.or_kleene(gaps, pc.equal(column, ""))

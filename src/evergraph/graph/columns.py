@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +25,13 @@ from evergraph.graph.cells import (
     vertex_ids,
 )
 from evergraph.graph.ids import Ids, Strings, find_all, take
-from evergraph.graph.times import TimeAxis, check_span, choose_axis
+from evergraph.graph.times import TimeAxis, check_span, choose_axis, time_order
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from evergraph.graph.features import Features, Numbers, SparseFeatures
+    from evergraph.graph.hashed import IdIndex
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +69,8 @@ class VertexColumns:
     class_names: tuple[str, ...]
     features: Features
     axis: TimeAxis
+    index: IdIndex | None = None
+    """The rows of the ids, if there are many."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,15 +231,13 @@ def vertex_columns(
         )
     if len(set(given)) < len(given):
         origin.fail("there are numbers in columns and in a matrix", fix="give either columns or a matrix of numbers")
-    ids = vertex_ids(named_column(table, id, origin), origin, id)
-    time_column = named_column(table, time, origin)
-    if axis is None:
-        axis = choose_axis(time_column, every, origin, time)
-    times = axis.parse(time_column, origin, time)
-    check_span(times, origin, time)
-    labels = (
-        class_column(named_column(table, label, origin), origin, label) if label is not None else no_strings(len(ids))
-    )
+    with ThreadPoolExecutor(1) as pool:  # times and labels are checked while ids are
+        timed = pool.submit(_parsed_times, table, time, origin, every, axis)
+        labelled = pool.submit(_class_names, table, label, origin)
+        ids, index = vertex_ids(named_column(table, id, origin), origin, id)
+        axis, times = timed.result()
+        labels = labelled.result()
+    del timed, labelled  # they hold the results
     texts = text_column(named_column(table, text, origin), origin, text) if text is not None else None
     chosen = {name: category_column(named_column(table, name, origin), origin, name) for name in categories}
     for block in blocks:
@@ -243,15 +245,22 @@ def vertex_columns(
             origin.fail(f"{len(block)} rows of features for {len(ids)} vertices", fix="give one row for each vertex")
     parts: dict[str, Any] = dict(zip(given, blocks, strict=True))
     features = Features(**parts)
+    del table  # and the memory of the columns once they are sorted
     if (times[1:] < times[:-1]).any():
         # Sort before anything is coded, so that classes, words and categories are numbered by their first use in time.
-        order = np.argsort(times, kind="stable")
-        ids, times, labels = take(ids, order), times[order], labels.take(order)
-        texts = texts.take(order) if texts is not None else None
-        features, chosen = features.take(order), {name: column.take(order) for name, column in chosen.items()}
+        order = time_order(times)
+        with ThreadPoolExecutor(1) as pool:
+            sorted_texts = pool.submit(texts.take, order) if texts is not None else None
+            ids, times, labels = take(ids, order), times[order], labels.take(order)
+            index = index.sorted_by(order, ids) if index is not None else None
+            features, chosen = features.take(order), {name: column.take(order) for name, column in chosen.items()}
+            texts = sorted_texts.result() if sorted_texts is not None else None
+            del sorted_texts
     if texts is not None:
         texts = texts.cast(pa.large_string()).fill_null("")
-        features = replace(features, words=count_words(texts), texts=Texts.of(Strings.from_arrow(texts)))
+        with ThreadPoolExecutor(1) as pool:
+            kept = pool.submit(Texts.of, Strings.from_arrow(texts))
+            features = replace(features, words=count_words(texts), texts=kept.result())
     if chosen:
         features = replace(features, categories=one_hot(chosen))
     coded = labels.dictionary_encode()
@@ -262,7 +271,24 @@ def vertex_columns(
         tuple(coded.dictionary.to_pylist()),
         features,
         axis,
+        index,
     )
+
+
+def _parsed_times(
+    table: pa.Table, name: str, origin: Origin, every: str | int | None, axis: TimeAxis | None
+) -> tuple[TimeAxis, NDArray[np.int64]]:
+    column = named_column(table, name, origin)
+    axis = axis or choose_axis(column, every, origin, name)
+    times = axis.parse(column, origin, name)
+    check_span(times, origin, name)
+    return axis, times
+
+
+def _class_names(table: pa.Table, name: str | None, origin: Origin) -> pa.Array:
+    if name is None:
+        return no_strings(table.num_rows)
+    return class_column(named_column(table, name, origin), origin, name)
 
 
 def edge_columns(
@@ -319,6 +345,11 @@ def find_ends(
             row=row,
             fix="add the vertices, or drop such edges with drop_dangling (--drop-dangling)",
         )
-    log.info("Dropped %s of %s edges: they lead to unknown vertices", f"{int(dangling.sum()):,}", f"{len(source):,}")
+    log_dropped(int(dangling.sum()), len(source))
     stays = ~dangling
     return source[stays], target[stays], edges.times[stays] if edges.times is not None else None
+
+
+def log_dropped(dropped: int, edges: int) -> None:
+    """Log how many edges were dropped because they lead to unknown vertices."""
+    log.info("Dropped %s of %s edges: they lead to unknown vertices", f"{dropped:,}", f"{edges:,}")

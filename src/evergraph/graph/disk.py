@@ -18,14 +18,17 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import IO, Annotated, Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import msgspec
 import numpy as np
@@ -40,10 +43,12 @@ from evergraph.storage.decoding import InvalidJsonError, converted, decoding, ma
 from evergraph.storage.files import LOCK, create, locked, refuse_link, sync_folder, write_synced
 
 FORMAT = "evergraph graph"
-FORMAT_VERSION = 3  # 2 had either text or numbers or sparse features, and no original texts
+FORMAT_VERSION = 4  # 3 had no texts compressed with zstd; 2 had none, and either text, numbers or sparse features
 MANIFEST = "manifest.json"
 VERSIONS = "versions"
 
+_WRITERS = 2  # arrays that are written at the same time
+_PIECE = 2**20  # bytes that are hashed and written at once, so that they are read from memory once
 _FIX = "import the graph again, or restore the folder from a backup"
 
 
@@ -164,7 +169,7 @@ def _save_version(graph: EvolvingGraph, folder: Path) -> None:
     version, staged = versions / f"{number:06d}", folder / f"{MANIFEST}.new"
     try:
         version.mkdir()
-        entries = {name: _write_array(version / f"{name}.npy", array) for name, array in to_arrays(graph).items()}
+        entries = _write_arrays(version, to_arrays(graph))
         sync_folder(version)
         sync_folder(versions)
         manifest = Manifest(
@@ -207,23 +212,27 @@ def _discard(version: Path, staged: Path) -> None:
     staged.unlink(missing_ok=True)
 
 
-class _HashingFile:
-    def __init__(self, file: IO[bytes]) -> None:
-        self.file, self.hash, self.size = file, hashlib.sha256(), 0
-
-    def write(self, data: bytes) -> int:
-        self.hash.update(data)
-        self.size += len(data)
-        return self.file.write(data)
+def _write_arrays(folder: Path, arrays: Arrays) -> dict[str, Entry]:
+    """Write all arrays, several at a time, because hashing one and waiting for the disk can overlap."""
+    with ThreadPoolExecutor(_WRITERS) as pool:
+        paths = [folder / f"{name}.npy" for name in arrays]
+        return dict(zip(arrays, pool.map(_write_array, paths, arrays.values()), strict=True))
 
 
 def _write_array(path: Path, array: NDArray[Any]) -> Entry:
+    array = np.ascontiguousarray(array)
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, np.lib.format.header_data_from_array_1_0(array))
+    content = array.reshape(-1).view(np.uint8).data
+    pieces: Iterator[Any] = (content[start : start + _PIECE] for start in range(0, len(content), _PIECE))
+    found, size = hashlib.sha256(), 0
     with create(path) as file:
-        hashing = _HashingFile(file)
-        np.lib.format.write_array(hashing, np.ascontiguousarray(array), allow_pickle=False)
+        for piece in chain([header.getvalue()], pieces):
+            found.update(piece)
+            size += file.write(piece)
         file.flush()
         os.fsync(file.fileno())
-    return Entry(hashing.size, hashing.hash.hexdigest())
+    return Entry(size, found.hexdigest())
 
 
 def _locked(folder: Path) -> contextlib.AbstractContextManager[None]:

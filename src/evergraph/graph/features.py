@@ -12,14 +12,17 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from evergraph.errors import InputError, Origin
-from evergraph.graph.ids import Strings, append_rows, find
+from evergraph.graph.blocks import joined, pieces
+from evergraph.graph.ids import Strings, find
 from evergraph.graph.texts import Texts
 from evergraph.presentation.text import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_MANY_BYTES = 2**23  # of texts from which compiled code pays
 _NOT_IN_A_WORD = r"[^\p{L}\p{M}\p{N}]+"
+_COUNTED = 1 << 22  # entries that are counted at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +49,7 @@ class DenseFeatures:
 
     def stack(self, parts: Iterable[Self]) -> Self:
         """Append the rows of the parts that `place` returned."""
-        return replace(self, values=append_rows(self.values, [part.values for part in parts]))
+        return replace(self, values=joined(self.values, [part.values for part in parts]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,15 +198,15 @@ class SparseFeatures:
         spans = [slice(part.indptr[0], part.indptr[-1]) for part in parts]
         own = slice(self.indptr[0], self.indptr[-1])
         ends = np.cumsum([own.stop - own.start, *(span.stop - span.start for span in spans)])
-        # A slice would not have the room behind the array that `append_rows` uses.
+        # A slice would not have the room behind the array that `joined` uses.
         indices, data = self.indices, self.data
         if (own.start, own.stop) != (0, len(data)):
             indices, data = indices[own], data[own]
-        pointers = [part.indptr[1:] - part.indptr[0] + end for part, end in zip(parts, ends, strict=False)]
+        shifts = [int(end - part.indptr[0]) for part, end in zip(parts, ends, strict=False)]
         stacked = type(self)(
-            append_rows(self.indptr - own.start if own.start else self.indptr, pointers),
-            append_rows(indices, [part.indices[span] for part, span in zip(parts, spans, strict=True)]),
-            append_rows(data, [part.data[span] for part, span in zip(parts, spans, strict=True)]),
+            joined(self.indptr - own.start if own.start else self.indptr, [part.indptr[1:] for part in parts], shifts),
+            joined(indices, [part.indices[span] for part, span in zip(parts, spans, strict=True)]),
+            joined(data, [part.data[span] for part, span in zip(parts, spans, strict=True)]),
             Strings.concat([self.columns, *new])
             if (new := [part.columns for part in parts if len(part.columns)])
             else self.columns,
@@ -212,16 +215,27 @@ class SparseFeatures:
         return stacked
 
     def count_texts(self, rows: int) -> NDArray[np.int64]:
-        """Return the number of texts with each column among the first rows; counted rows are not read again."""
+        """Return the number of texts with each column among the first rows.
+
+        The last result is kept, and only the rows between that one and this one are read.
+        """
         before, counts = vars(self).get("_counted") or (0, np.zeros(0, np.int64))
-        if before > rows:
+        if rows < before // 2:
             before, counts = 0, counts[:0]
-        start, end = self.indptr[before], self.indptr[rows]
-        found = np.bincount(self.indices[start:end], minlength=self.width)
+        start, stop = (int(self.indptr[end]) for end in sorted((before, rows)))
+        found = np.zeros(self.width, np.int64)
+        for part in pieces(self.indices, start, stop, most=_COUNTED):  # `bincount` makes a copy of twice the size
+            found += np.bincount(part, minlength=self.width)
+        if rows < before:
+            found = -found
         found[: len(counts)] += counts
         found.flags.writeable = False  # it is used again
-        vars(self)["_counted"] = (rows, found)
+        self.note_texts(rows, found)
         return found
+
+    def note_texts(self, rows: int, counts: NDArray[np.int64]) -> None:
+        """Note the number of texts with each column among the first rows, so that `count_texts` can start from it."""
+        vars(self)["_counted"] = (rows, counts)
 
 
 class WordCounts(SparseFeatures):
@@ -429,6 +443,8 @@ def count_words(texts: pa.Array) -> WordCounts:
     import pyarrow.compute as pc
 
     texts = texts.cast(pa.large_string()).fill_null("")
+    if texts.nbytes >= _MANY_BYTES:
+        return _count_many_words(texts)
     split = pc.split_pattern_regex(pc.utf8_lower(texts), _NOT_IN_A_WORD)
     words, owners = split.flatten(), pc.list_parent_indices(split)
     long_enough = pc.greater_equal(pc.utf8_length(words), 2)
@@ -440,11 +456,35 @@ def count_words(texts: pa.Array) -> WordCounts:
     return WordCounts.of(matrix, Strings.from_arrow(coded.dictionary))
 
 
+def _count_many_words(texts: pa.LargeStringArray) -> WordCounts:
+    """Count words as `count_words` does, in a compiled loop that takes all bytes outside of ASCII for letters."""
+    import pyarrow.compute as pc
+
+    from evergraph.graph.hashed import count_words
+
+    other = pc.invert(pc.string_is_ascii(texts))
+    if other.true_count:
+        plain = pc.replace_substring_regex(pc.utf8_lower(texts.filter(other)), _NOT_IN_A_WORD, " ")
+        texts = pc.replace_with_mask(texts, other, plain)
+    return WordCounts(*count_words(Strings.from_arrow(texts)))
+
+
+def inverse_frequencies(counts: WordCounts, known: int, *, min_df: int = 1) -> NDArray[np.float32]:
+    """Return the inverse document frequency of each word in the first ``known`` texts; 0 for masked words.
+
+    It is ``ln((1 + n) / (1 + df)) + 1``, as in scikit-learn. Words in fewer than ``min_df`` known texts are masked.
+    """
+    df = counts.count_texts(known)
+    weight = (np.log((1 + known) / (1 + df)) + 1).astype(np.float32)
+    weight[df < min_df] = 0
+    return weight
+
+
 def tfidf(counts: WordCounts, part: slice, known: int, *, min_df: int = 1) -> sparse.csr_array:
     """Return the TF-IDF of a range of vertices, with document frequencies from the first ``known`` vertices only.
 
     Words in fewer than ``min_df`` known texts are masked; the default masks words that are new at that time. The
-    inverse document frequency is ``ln((1 + n) / (1 + df)) + 1``, as in scikit-learn. Rows have length one.
+    weights are those of `inverse_frequencies`. Rows have length one.
 
     Examples
     --------
@@ -453,9 +493,7 @@ def tfidf(counts: WordCounts, part: slice, known: int, *, min_df: int = 1) -> sp
     >>> tfidf(counts, part=slice(2, 3), known=2).toarray().round(2).tolist()
     [[0.0, 1.0, 0.0, 0.0]]
     """
-    df = counts.count_texts(known)
-    weight = (np.log((1 + known) / (1 + df)) + 1).astype(np.float32)
-    weight[df < min_df] = 0
+    weight = inverse_frequencies(counts, known, min_df=min_df)
     rows = counts.rows(part).matrix
     # A copy, because masking moves entries and the counts are shared.
     matrix = sparse.csr_array(

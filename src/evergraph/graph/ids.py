@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from threading import Lock
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evergraph.graph.blocks import Blocks, joined
+
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from evergraph.graph.hashed import IdIndex
 
 
 class Strings(Sequence[str]):
@@ -32,7 +35,9 @@ class Strings(Sequence[str]):
     def __init__(self, data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> None:
         self.data = data
         self.offsets = offsets
-        data.flags.writeable = offsets.flags.writeable = False
+        for part in (data, offsets):
+            if isinstance(part, np.ndarray):
+                part.flags.writeable = False
 
     @classmethod
     def of(cls, values: Iterable[str]) -> Strings:
@@ -47,8 +52,8 @@ class Strings(Sequence[str]):
         """Concatenate columns."""
         first, *others = (part.packed() for part in parts)
         starts = np.cumsum([len(first.data), *(len(part.data) for part in others)])
-        offsets = [part.offsets[1:] + start for part, start in zip(others, starts, strict=False)]
-        return cls(append_rows(first.data, [part.data for part in others]), append_rows(first.offsets, offsets))
+        offsets = joined(first.offsets, [part.offsets[1:] for part in others], starts[:-1].tolist())
+        return cls(joined(first.data, [part.data for part in others]), offsets)
 
     @classmethod
     def from_arrow(cls, array: pa.Array | pa.ChunkedArray) -> Strings:
@@ -112,50 +117,6 @@ class Strings(Sequence[str]):
         return f"Strings([{shown}{', …' if len(self) > 3 else ''}], length={len(self)})"
 
 
-class _Buffer(np.ndarray[Any, Any]):
-    """Memory with room at the end, of which ``used`` rows are in use."""
-
-    used = 0
-
-
-_claim = Lock()  # so that of several threads only one uses the room behind the same rows
-
-
-def append_rows(rows: NDArray[Any], parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Append the rows of several parts to an array; amortised, this copies only the parts.
-
-    The result has room behind it for the next call. Rows never change: if another result uses that room already, all
-    rows are copied.
-
-    Examples
-    --------
-    >>> first = append_rows(np.array([1, 2]), [np.array([3])])
-    >>> append_rows(first, [np.array([4])]).tolist(), append_rows(first, [np.array([5])]).tolist(), first.tolist()
-    ([1, 2, 3, 4], [1, 2, 3, 5], [1, 2, 3])
-    """
-    start, end, dtype = len(rows), len(rows) + sum(map(len, parts)), np.result_type(rows, *parts)
-    buffer: Any = rows.base
-    fits = (
-        isinstance(buffer, _Buffer)
-        and buffer.ctypes.data == rows.ctypes.data
-        and buffer.dtype == rows.dtype == dtype
-        and end <= len(buffer)
-        and rows.flags.c_contiguous
-    )
-    if fits:
-        with _claim:
-            fits = buffer.used == start
-            if fits:
-                buffer.used = end
-    if not fits:
-        buffer = _Buffer((end + end // 4, *rows.shape[1:]), dtype)
-        buffer[:start] = rows
-        buffer.used = end
-    if parts:
-        np.concatenate(parts, out=buffer[start:end].view(np.ndarray))
-    return np.ndarray((end, *rows.shape[1:]), dtype, buffer)
-
-
 Ids = Strings | NDArray[np.int64]
 
 
@@ -163,7 +124,7 @@ def to_arrow(ids: Ids) -> pa.Array:
     """Return the ids as an Arrow array, sharing memory."""
     import pyarrow as pa
 
-    return ids.arrow() if isinstance(ids, Strings) else pa.array(ids)
+    return ids.arrow() if isinstance(ids, Strings) else pa.array(np.asarray(ids))
 
 
 def find(ids: Ids, wanted: pa.Array) -> NDArray[np.int64]:
@@ -171,10 +132,30 @@ def find(ids: Ids, wanted: pa.Array) -> NDArray[np.int64]:
 
     Between numbers and strings, ids match as they are written: "7" matches 7, "007" does not.
     """
+    rows, start = np.full(len(wanted), -1, np.int64), 0
+    for part in _parts(ids):
+        found = _find(part, wanted)
+        rows = np.where(found >= 0, found + start, rows) if start else found
+        start += len(part)
+    return rows
+
+
+def _parts(ids: Ids) -> Iterator[Ids]:
+    """Yield the ids block by block, so that large blocks are not copied."""
+    column: Any = ids.offsets if isinstance(ids, Strings) else ids
+    start = 0
+    for block in column.blocks if isinstance(column, Blocks) else (column,):
+        # The first block of offsets has one entry more than it has strings.
+        stop = start + len(block) - int(isinstance(ids, Strings) and not start)
+        yield ids[start:stop]
+        start = stop
+
+
+def _find(ids: Ids, wanted: pa.Array) -> NDArray[np.int64]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    known = to_arrow(ids)
+    known = to_arrow(ids.packed() if isinstance(ids, Strings) else ids)
     if isinstance(ids, Strings):
         wanted = _written(wanted)
     elif pa.types.is_integer(wanted.type) and not pa.types.is_uint64(wanted.type):
@@ -205,6 +186,18 @@ def find_all(ids: Ids, columns: Sequence[pa.Array]) -> list[NDArray[np.int64]]:
     return np.split(rows, np.cumsum([len(column) for column in columns[:-1]]))
 
 
+def find_rows(ids: Ids, index: IdIndex | None, columns: Sequence[pa.Array]) -> list[NDArray[np.int32]]:
+    """Return the row of each id of several columns, as `find` does, with the index of the ids if there is one."""
+    import pyarrow as pa
+
+    if index is not None and isinstance(ids, Strings):
+        return [index.find(Strings.from_arrow(_written(column))) for column in columns]
+    kinds = [column.type for column in columns]
+    if index is not None and all(pa.types.is_integer(kind) and not pa.types.is_uint64(kind) for kind in kinds):
+        return [index.find(np.array(column.cast(pa.int64()))) for column in columns]
+    return [rows.astype(np.int32) for rows in find_all(ids, columns)]
+
+
 def _written(column: pa.Array) -> pa.Array:
     """Return ids as strings; whole numbers that became floats (because of gaps) as whole numbers."""
     import pyarrow as pa
@@ -231,9 +224,9 @@ def first_duplicate(ids: Ids) -> tuple[int, int] | None:
 
 def join(parts: Sequence[Ids]) -> Ids:
     """Concatenate columns; if one has strings, whole numbers become strings."""
-    numbers = [part for part in parts if isinstance(part, np.ndarray)]
+    numbers = [part for part in parts if not isinstance(part, Strings)]
     if len(numbers) == len(parts):
-        return append_rows(numbers[0], numbers[1:])
+        return joined(numbers[0], numbers[1:])
     return Strings.concat(part if isinstance(part, Strings) else Strings.of(map(str, part.tolist())) for part in parts)
 
 

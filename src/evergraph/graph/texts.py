@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -13,22 +15,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evergraph.errors import DamagedGraphError
-from evergraph.graph.ids import Strings, append_rows
+from evergraph.graph.blocks import joined
+from evergraph.graph.ids import Strings
 
 __all__ = ["Texts"]
 
 _TEXTS = 512  # in a chunk, at most
 _BYTES = 2**16  # in a chunk before compression; a chunk of one text may be larger
 _RATIO = 100  # a chunk that would shrink more is stored uncompressed, so a reader can refuse what unpacks to more
+_ZSTD = b"zstd"  # how a chunk starts that is not compressed with zlib
+_MANY_CHUNKS = 16  # from which threads pay
 _LENGTH = np.dtype("<u4")
+_OTHER_SIZE = "a chunk has another size"
 
 
 @dataclass(frozen=True, eq=False)
 class Texts:
     """One text per vertex; empty where a vertex has none.
 
-    A chunk is the zlib-compressed lengths of its texts in bytes, followed by the texts. Appending adds chunks and
-    leaves the others as they are.
+    A chunk holds the lengths of its texts in bytes, followed by the texts. It is "zstd", its size before compression as
+    eight bytes, and the data as zstd compresses it. In older graphs, and if it is stored uncompressed, it is in the
+    format of zlib. Appending adds chunks and leaves the others as they are.
 
     Parameters
     ----------
@@ -59,12 +66,19 @@ class Texts:
         column = (texts if isinstance(texts, Strings) else Strings.of(texts)).packed()
         ends, raw = column.offsets, column.data
         lengths = np.diff(ends).astype(_LENGTH)
-        chunks, starts = [], [0]
+        starts = [0]
         while (start := starts[-1]) < len(column):
             fits = int(np.searchsorted(ends, ends[start] + _BYTES, side="right")) - 1
-            stop = min(max(fits, start + 1), start + _TEXTS, len(column))
-            chunks.append(_compress(lengths[start:stop].tobytes() + raw[ends[start] : ends[stop]].tobytes()))
-            starts.append(stop)
+            starts.append(min(max(fits, start + 1), start + _TEXTS, len(column)))
+
+        def chunk(start: int, stop: int) -> bytes:
+            return _compress(lengths[start:stop].tobytes() + raw[ends[start] : ends[stop]].tobytes())
+
+        if len(starts) <= _MANY_CHUNKS:
+            chunks = list(map(chunk, starts[:-1], starts[1:]))
+        else:
+            with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # compressing releases the interpreter lock
+                chunks = list(pool.map(chunk, starts[:-1], starts[1:]))
         offsets = np.cumsum([0, *map(len, chunks)], dtype=np.int64)
         return cls(np.frombuffer(b"".join(chunks), np.uint8), offsets, np.array(starts, np.int64))
 
@@ -118,9 +132,9 @@ class Texts:
         bytes_before = np.cumsum([self.offsets[-1], *(part.offsets[-1] for part in parts)])
         texts_before = np.cumsum([len(self), *map(len, parts)])
         return Texts(
-            append_rows(self.data, [part.data for part in parts]),
-            append_rows(self.offsets, [part.offsets[1:] + n for part, n in zip(parts, bytes_before, strict=False)]),
-            append_rows(self.starts, [part.starts[1:] + n for part, n in zip(parts, texts_before, strict=False)]),
+            joined(self.data, [part.data for part in parts]),
+            joined(self.offsets, [part.offsets[1:] for part in parts], bytes_before[:-1].tolist()),
+            joined(self.starts, [part.starts[1:] for part in parts], texts_before[:-1].tolist()),
         )
 
     def is_valid(self, count: int) -> bool:
@@ -133,16 +147,15 @@ class Texts:
     def _chunk(self, chunk: int) -> list[str]:
         packed = self.data[self.offsets[chunk] : self.offsets[chunk + 1]].tobytes()
         count = int(self.starts[chunk + 1] - self.starts[chunk])
-        unpacker = zlib.decompressobj()
         try:
-            raw = unpacker.decompress(packed, _RATIO * len(packed) + 1)
-            if not unpacker.eof or unpacker.unused_data or not 0 < count <= len(raw) // _LENGTH.itemsize:
-                raise ValueError("a chunk has another size")
+            raw = _decompress(packed)
+            if not 0 < count <= len(raw) // _LENGTH.itemsize:
+                raise ValueError(_OTHER_SIZE)
             ends = np.cumsum([_LENGTH.itemsize * count, *np.frombuffer(raw, _LENGTH, count).tolist()]).tolist()
             if ends[-1] != len(raw):
                 raise ValueError("the lengths do not add up")
             return [raw[start:stop].decode() for start, stop in pairwise(ends)]
-        except (zlib.error, ValueError) as error:
+        except (zlib.error, OSError, ValueError) as error:
             raise self._damaged(error) from error
 
     def _damaged(self, problem: object) -> DamagedGraphError:
@@ -151,5 +164,25 @@ class Texts:
 
 
 def _compress(raw: bytes) -> bytes:
-    packed = zlib.compress(raw)
+    import pyarrow as pa
+
+    packed = _ZSTD + len(raw).to_bytes(8, "little") + pa.compress(raw, codec="zstd", asbytes=True)
     return packed if len(raw) <= _RATIO * len(packed) else zlib.compress(raw, 0)
+
+
+def _decompress(packed: bytes) -> bytes:
+    """Return the content of a chunk; raise an error if it is damaged or unpacks to far more than its size."""
+    if packed.startswith(_ZSTD):
+        import pyarrow as pa
+
+        start = len(_ZSTD) + 8
+        size = int.from_bytes(packed[len(_ZSTD) : start], "little")
+        if size > _RATIO * len(packed):
+            raise ValueError(_OTHER_SIZE)
+        found: bytes = pa.decompress(packed[start:], size, codec="zstd", asbytes=True)
+        return found
+    unpacker = zlib.decompressobj()
+    raw = unpacker.decompress(packed, _RATIO * len(packed) + 1)
+    if not unpacker.eof or unpacker.unused_data:
+        raise ValueError(_OTHER_SIZE)
+    return raw

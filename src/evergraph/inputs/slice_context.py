@@ -116,8 +116,15 @@ class SliceContext:
     def _ranks(self) -> NDArray[np.int64]:
         """Ranks of equally near vertices: pseudo-random, but independent of the order of vertices."""
         names = [str(name) for name in self.window.ids]
-        order = sorted(range(len(names)), key=lambda row: (zlib.crc32(names[row].encode()), names[row]))
-        return np.argsort(order)
+        hashes = np.array([zlib.crc32(name.encode()) for name in names], np.uint32)
+        order = np.argsort(hashes, kind="stable")
+        shared = np.flatnonzero(np.diff(hashes[order]) == 0)  # rare: names with the same hash are in alphabetical order
+        for start in shared[np.diff(shared, prepend=-2) > 1].tolist():
+            stop = int(np.searchsorted(hashes, hashes[order[start]], "right", sorter=order))
+            order[start:stop] = sorted(order[start:stop], key=names.__getitem__)
+        ranks = np.empty(len(names), np.int64)
+        ranks[order] = np.arange(len(names))
+        return ranks
 
     @cached_property
     def _rows(self) -> NDArray[np.floating]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -14,14 +14,15 @@ from scipy import sparse
 from evergraph.errors import InputError
 from evergraph.graph.classes import columns_among
 from evergraph.graph.evolving import EvolvingGraph, TextMode, Window
-from evergraph.graph.features import Numbers, SparseFeatures, WordCounts, tfidf
-from evergraph.inputs.neighbour_classes import neighbour_classes
+from evergraph.graph.features import Numbers, SparseFeatures, WordCounts, inverse_frequencies
+from evergraph.inputs.neighbour_classes import NeighbourClasses
+from evergraph.inputs.rows import SparseBlock, assemble
 from evergraph.names import INPUTS
 
 if TYPE_CHECKING:
     from evergraph.learning.task import Task
 
-__all__ = ["BLOCKS", "BLOCK_NAMES", "Vocabulary", "as_inputs", "blocks_of", "check_inputs"]
+__all__ = ["BLOCKS", "BLOCK_NAMES", "FeatureReader", "Vocabulary", "as_inputs", "blocks_of", "check_inputs"]
 
 _DENSE = ("numbers", "encoder")
 _STORED = ("words", *_DENSE, "categories")
@@ -35,6 +36,7 @@ the older neighbours. ``numbers``: named numbers, standardised, or dense feature
 BLOCK_NAMES = {block: several for block, (_, several) in INPUTS.items()}
 """The blocks in words."""
 _CLIP = 10.0  # standard deviations
+_BLOCK, _ENTRIES = 65_536, 1 << 22  # rows of numbers, and entries of words, that are read at a time
 # Few columns with large values are learnt in fewer steps. Of 1, 2 and 4, the factor 2 was best on 8 graphs.
 _CLASS_SCALE = 2.0
 
@@ -180,6 +182,11 @@ class Vocabulary:
             start += len(names)
         return places
 
+    def places(self, block: str, names: Iterable[str]) -> NDArray[np.int32]:
+        """Return the column of each name of a block, counted after the dense columns; -1 for an unknown one."""
+        place = self._places[block]
+        return np.array([place.get(name, -1) for name in names], np.int32)
+
     def columns(self) -> Iterator[tuple[str, str]]:
         """Yield block and name of each column after the dense ones."""
         return ((block, name) for block, names in self.runs for name in names)
@@ -205,48 +212,7 @@ class Vocabulary:
         self, task: Task, window: Window, classes: tuple[str, ...]
     ) -> tuple[NDArray[np.float32] | None, sparse.csr_array | None]:
         """Return the dense and the other columns of a window's vertices, without names that are not known."""
-        self._check(task.graph)
-        features = task.graph.features
-        dense: list[NDArray[np.float32]] = []
-        others: list[sparse.csr_array] = []
-        for block in self.blocks:
-            if block in self.unread:
-                dense += (
-                    [np.zeros((len(window), width), np.float32)] if (width := _dense_width(task.graph, [block])) else []
-                )
-            elif block == "numbers" and features.numbers is not None:
-                dense.append(_standardised(features.numbers, window.rows, len(task.released)))
-            elif block == "encoder" and features.vectors is not None:
-                dense.append(features.vectors.values[window.rows])
-            elif block == "classes":
-                columns = columns_among(classes, task.graph.class_names)
-                shares = neighbour_classes(task, window, columns, len(classes))
-                others.append(self._placed(block, _CLASS_SCALE * shares, None))
-            else:
-                counts = self._sparse(task.graph, block)
-                matrix = counts.rows(window.rows).matrix
-                if isinstance(counts, WordCounts) and self.text != "counts":
-                    known = len(task.graph) if self.text == "global" else len(task.released)
-                    matrix = tfidf(counts, window.rows, known)
-                others.append(self._placed(block, matrix, counts))
-        total = None
-        if self.width > self.dense or not dense:
-            total = others[0] if others else sparse.csr_array((len(window), self.width - self.dense), dtype=np.float32)
-            for other in others[1:]:
-                total = total + other
-        return (dense[0] if len(dense) == 1 else np.concatenate(dense, 1)) if dense else None, total
-
-    def _placed(self, block: str, matrix: sparse.csr_array, features: SparseFeatures | None) -> sparse.csr_array:
-        """The columns of a block in their places; those without a place are left out."""
-        names = map(str, range(matrix.shape[1])) if features is None else iter(features.columns)
-        place = self._places[block]
-        found = np.array([place.get(name, -1) for name in names], np.int32)[matrix.indices]
-        kept = found >= 0
-        indptr = np.concatenate([[0], np.cumsum(kept)])[matrix.indptr]
-        shape = (matrix.shape[0], self.width - self.dense)
-        placed = sparse.csr_array((matrix.data[kept], found[kept], indptr), shape=shape)
-        placed.sort_indices()
-        return placed
+        return FeatureReader(self, task, classes).read(window.rows)
 
     def _sparse(self, graph: EvolvingGraph, block: str) -> SparseFeatures:
         features: SparseFeatures = getattr(graph.features, block)
@@ -270,21 +236,167 @@ def _dense_width(graph: EvolvingGraph, blocks: Sequence[str]) -> int:
     return sum(block.width for block in found if block is not None)  # type: ignore[attr-defined]
 
 
-def _standardised(numbers: Numbers, rows: slice, known: int) -> NDArray[np.float32]:
-    """Scale numbers by mean and deviation of the first ``known`` vertices; a missing number becomes the mean.
+@dataclass(frozen=True, eq=False)
+class FeatureReader:
+    """Reads the columns of any vertices of a task's window, at a cost in proportion to what these vertices have.
 
-    Columns without names are an embedding or the like: they are only filled, not scaled.
+    What depends on the whole past, such as document frequencies and the mean of numbers, is computed once, in passes
+    over blocks of the graph's arrays.
+
+    Parameters
+    ----------
+    vocabulary
+        The columns.
+    task
+        The task, whose past is known.
+    classes
+        Names of the known classes in the order of the output layer.
+    only
+        The columns to read of those after the dense ones, ascending; None for all.
+
+    Examples
+    --------
+    >>> from evergraph import EvolvingGraph
+    >>> from evergraph.learning.task import Task
+    >>> graph = EvolvingGraph.build({"id": [1, 2], "time": [1, 2], "text": ["old news", "new words are news"]})
+    >>> task = Task(graph, time=2, history=1)
+    >>> reader = FeatureReader(Vocabulary.start(graph, ("words",), "past").grown(task, ()), task, ())
+    >>> reader.read(np.array([1]))[1].toarray().tolist()
+    [[1.0, 0.0]]
     """
-    values = numbers.values
-    if numbers.is_numbered:
-        return _filled(values[rows])
-    past = values[:known].astype(np.float64)
-    there = np.isfinite(past)
-    count = np.maximum(there.sum(0), 1)
-    mean = np.where(there, past, 0).sum(0) / count
-    deviation = np.sqrt(np.where(there, (past - mean) ** 2, 0).sum(0) / count)
-    scaled = np.where(there.any(0), (values[rows] - mean) / np.where(deviation > 0, deviation, 1), 0)
-    return np.clip(_filled(scaled), -_CLIP, _CLIP).astype(np.float32)
+
+    vocabulary: Vocabulary
+    task: Task
+    classes: tuple[str, ...]
+    only: NDArray[np.int64] | None = None
+
+    def __post_init__(self) -> None:
+        self.vocabulary._check(self.task.graph)
+
+    def read(self, rows: slice | NDArray[np.integer]) -> tuple[NDArray[np.float32] | None, sparse.csr_array | None]:
+        """Return the dense and the other columns of some vertices, given by their rows in the graph."""
+        own, features = self.vocabulary, self.task.graph.features
+        chosen = np.arange(rows.start, rows.stop, dtype=np.int32) if isinstance(rows, slice) else rows
+        dense: list[NDArray[np.float32]] = []
+        for block in own.blocks:
+            width = _dense_width(self.task.graph, [block])
+            if width and block in own.unread:
+                dense.append(np.zeros((len(chosen), width), np.float32))
+            elif block == "numbers" and features.numbers is not None:
+                dense.append(self._standardised(features.numbers, rows))
+            elif block == "encoder" and features.vectors is not None:
+                dense.append(features.vectors.values[rows])
+        total = None
+        if own.width > own.dense or not dense:
+            own_rows = chosen - self._span.start
+            parts = [(block, own_rows) for block in self._blocks.values()]
+            if self._neighbours is not None:
+                shares, place = (
+                    self._neighbours.read(chosen),
+                    self._places("classes", map(str, range(len(self.classes)))),
+                )
+                scaled = SparseBlock(shares.indptr, shares.indices, _CLASS_SCALE * shares.data, place)
+                parts.append((scaled, np.arange(len(chosen))))
+            width = own.width - own.dense if self.only is None else len(self.only)
+            total = assemble(parts, len(chosen), width)
+        return (dense[0] if len(dense) == 1 else np.concatenate(dense, 1)) if dense else None, total
+
+    def bytes_per_vertex(self, rows: slice) -> float:
+        """Return about how many bytes the features of a vertex take on average over a range of vertices."""
+        total = 4.0 * self.vocabulary.dense + 8
+        for block in self._blocks.values():
+            total += 8 * block.entries(self._own(rows)) / max(rows.stop - rows.start, 1)
+        if self._neighbours is not None:  # at most one class for each edge
+            total += 8 * min(self._neighbours.degree(rows), len(self.classes))
+        return total
+
+    def used(self, rows: slice) -> NDArray[np.int64]:
+        """Return the columns, after the dense ones, that any vertex of a range can have, ascending."""
+        own = self.vocabulary
+        found = np.zeros(own.width - own.dense, np.bool_)
+        for block in self._blocks.values():
+            own_rows = self._own(rows)
+            first, last = int(block.indptr[own_rows.start]), int(block.indptr[own_rows.stop])
+            there = np.zeros(len(block.place), np.bool_)
+            for start in range(first, last, _ENTRIES):
+                there[block.indices[start : min(start + _ENTRIES, last)]] = True
+            places = block.place[there]
+            found[places[places >= 0]] = True
+        if self._neighbours is not None:
+            found[own.places("classes", map(str, range(len(self.classes))))] = True
+        return np.flatnonzero(found)
+
+    @property
+    def _span(self) -> slice:
+        return self.task.window.rows
+
+    def _own(self, rows: slice) -> slice:
+        """The rows of a range of vertices in the blocks."""
+        return slice(rows.start - self._span.start, rows.stop - self._span.start)
+
+    @cached_property
+    def _blocks(self) -> dict[str, SparseBlock]:
+        """The sparse blocks of the window that are read."""
+        own, graph = self.vocabulary, self.task.graph
+        found = {}
+        for block in own.read_blocks:
+            if block not in ("words", "categories"):
+                continue
+            stored, weight = own._sparse(graph, block), None
+            if isinstance(stored, WordCounts) and own.text != "counts":
+                known = len(graph) if own.text == "global" else len(self.task.released)
+                weight = inverse_frequencies(stored, known)
+            place = self._places(block, stored.columns)
+            found[block] = SparseBlock.of(stored.indptr, stored.indices, stored.data, self._span, place, weight)
+        return found
+
+    def _places(self, block: str, names: Iterable[str]) -> NDArray[np.int32]:
+        """The column of each name; -1 if it is not read."""
+        places = self.vocabulary.places(block, names)
+        if self.only is None:
+            return places
+        moved = np.full(self.vocabulary.width - self.vocabulary.dense + 1, -1, np.int32)  # the last is for -1
+        moved[self.only] = np.arange(len(self.only), dtype=np.int32)
+        return moved[places]
+
+    @cached_property
+    def _neighbours(self) -> NeighbourClasses | None:
+        if "classes" not in self.vocabulary.read_blocks:
+            return None
+        columns = columns_among(self.classes, self.task.graph.class_names)
+        return NeighbourClasses(self.task, self._span, columns, len(self.classes))
+
+    @cached_property
+    def _moments(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
+        """Mean and deviation of each column of numbers in the past, and whether it has any number there."""
+        numbers = self.task.graph.features.numbers
+        assert numbers is not None  # noqa: S101  # they are read
+        known, width = len(self.task.released), numbers.width
+        count, total, squares = (np.zeros(width) for _ in range(3))
+        for past in _blocks_of(numbers.values, known):
+            there = np.isfinite(past)
+            count, total = count + there.sum(0), total + np.where(there, past, 0).sum(0)
+        mean = total / np.maximum(count, 1)
+        for past in _blocks_of(numbers.values, known):
+            squares += np.where(np.isfinite(past), (past - mean) ** 2, 0).sum(0)
+        return mean, np.sqrt(squares / np.maximum(count, 1)), count > 0
+
+    def _standardised(self, numbers: Numbers, rows: slice | NDArray[np.integer]) -> NDArray[np.float32]:
+        """Scale numbers by mean and deviation of the past; a missing number becomes the mean.
+
+        Columns without names are an embedding or the like: they are only filled, not scaled.
+        """
+        values = numbers.values[rows]
+        if numbers.is_numbered:
+            return _filled(values)
+        mean, deviation, there = self._moments
+        scaled = np.where(there, (values - mean) / np.where(deviation > 0, deviation, 1), 0)
+        return np.clip(_filled(scaled), -_CLIP, _CLIP).astype(np.float32)
+
+
+def _blocks_of(values: NDArray[np.float32], known: int) -> Iterator[NDArray[np.float64]]:
+    bounds = ((start, min(start + _BLOCK, known)) for start in range(0, known, _BLOCK))
+    return (values[start:stop].astype(np.float64) for start, stop in bounds)
 
 
 def _filled(values: NDArray[Any]) -> NDArray[Any]:

@@ -56,7 +56,9 @@ def explain(learner: LifelongLearner, task: Task, rows: Sequence[int], most: int
     weights, vocabulary = learner._learnt()
     model, classes, stacking = learner._model(), learner.classes_, learner.stacking_
     names = [(block, classes[int(name)] if block == "classes" else name) for block, name in vocabulary.columns()]
-    start = task.test.start
+    if not rows:
+        return []
+    batch, places = learner._neighbourhood(task, rows)
     evidence = added = None
     scale = 1.0
     if stacking is not None:
@@ -68,11 +70,12 @@ def explain(learner: LifelongLearner, task: Task, rows: Sequence[int], most: int
         logits, hidden = model.forward(weights, batch, None)
         logits = scale * logits
         if added is not None:
-            above = torch.from_numpy(added[: len(logits) - start]).to(logits.device)
-            logits = logits + torch.nn.functional.pad(above, (0, 0, start, 0))
+            above = np.zeros(logits.shape, np.float32)
+            above[places] = added[list(rows)]
+            logits = logits + torch.from_numpy(above).to(logits.device)
         return learner._exclude(Outputs(logits, hidden)).logits
 
-    found = _attribute(forward, learner._whole(task, vocabulary), names, [start + row for row in rows], most)
+    found = _attribute(forward, batch, names, places, most)
     if evidence is None or added is None:
         return found
     best = learner.outputs(task).best_logits.argmax(1).tolist()
@@ -96,7 +99,7 @@ def _attribute(
     if not isinstance(stored, SparseMatrix) or not rows:
         return [[] for _ in rows]
     values = stored.values.detach().clone().requires_grad_()
-    stored = replace(stored, values=values)
+    stored = replace(stored, stored=values, dropout=None)
     whole = MixedMatrix(x.dense, stored) if isinstance(x, MixedMatrix) else stored
     logits = forward(replace(batch, x=whole, rows=max(rows) + 1))
     if not logits.requires_grad:  # the model reads no input

@@ -25,11 +25,13 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from evergraph.allocation import kept_memory
 from evergraph.detect import Detector
 from evergraph.errors import EvergraphError, InputError
-from evergraph.learning.training import OnStep, batch_loss, check_loss, labelled_batches, step_noise
+from evergraph.learning.minibatch import MiniBatches
+from evergraph.learning.training import OnStep, batch_loss, check_loss, labelled_batches, step_noise, step_rate
 from evergraph.nn import Batch, Model, Noise
-from evergraph.nn.adam import Adam, kept_memory
+from evergraph.nn.adam import Adam
 from evergraph.nn.base import Parameters
 from evergraph.nn.ops import Kernels
 from evergraph.ray_connection import connect
@@ -43,7 +45,8 @@ _TENSORS, _PROGRESS = "tensors.safetensors", "progress.json"
 class DataParallel:
     """Trains on several workers with Ray: one step averages the gradients of one batch from each worker.
 
-    Pass it to `LifelongLearner` as ``trainer``. The model must train on mini-batches, as `GraphSAINT` does. The same
+    Pass it to `LifelongLearner` as ``trainer``. Models of layers train on mini-batches with sampled neighbours,
+    `GraphSAINT` on its own samples. The same
     seed and the same number of workers give the same numbers, and one worker gives those of training without Ray on one
     thread. If a worker dies, all start again from the last checkpoint and give the same numbers as without the loss.
     Each worker uses one thread, or as many as ``OMP_NUM_THREADS`` says.
@@ -81,7 +84,7 @@ class DataParallel:
 
     def check(self, model: Model) -> None:
         """Refuse a model that trains on the whole window: all workers would compute the same."""
-        if type(model).batches is Model.batches:
+        if not model.samples and model.hops is None:
             raise InputError(
                 f"{type(model).__name__} trains on the whole window at each step, which workers cannot share",
                 fix="use a model that trains on mini-batches (--model saint), or one worker",
@@ -92,7 +95,7 @@ class DataParallel:
         model: Model,
         detector: Detector,
         weights: Parameters,
-        batch: Batch,
+        batch: Batch | MiniBatches,
         counts: Tensor,
         *,
         optimiser: Adam,
@@ -107,7 +110,7 @@ class DataParallel:
         self.check(model)
         # A worker that reports waits until Ray Train looks, by default every two seconds.
         os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.2")
-        use_gpu = batch.graph.indptr.device.type == "cuda"
+        use_gpu = _device_of(batch).type == "cuda"
         ray = _connected(self.workers, "GPU" if use_gpu else "CPU")
         from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
         from ray.train.torch import TorchConfig, TorchTrainer
@@ -199,7 +202,7 @@ class _Lesson:
     model: Model
     detector: Detector
     weights: Parameters
-    batch: Batch
+    batch: Batch | MiniBatches
     counts: Tensor
     lr: float
     weight_decay: float
@@ -268,7 +271,7 @@ def _work(config: dict[str, Any]) -> None:
 
 
 def _steps(
-    lesson: _Lesson, module: LossModule, adam: Adam, batch: Batch, losses: list[float], rank: int
+    lesson: _Lesson, module: LossModule, adam: Adam, batch: Batch | MiniBatches, losses: list[float], rank: int
 ) -> Iterator[None]:
     """Take the steps that are not done yet, and add the loss of each; end after one that is not finite."""
     from torch import distributed
@@ -281,7 +284,8 @@ def _steps(
     for part in itertools.islice(batches, len(losses), lesson.steps):
         if losses and not math.isfinite(losses[-1]):
             return
-        loss = parallel(part, step_noise(batch, lesson.seed, len(losses) + 1, rank))
+        loss = parallel(part, step_noise(part, lesson.seed, len(losses) + 1, rank))
+        adam.lr = step_rate(batch, lesson.lr, len(losses) + 1, lesson.steps)
         adam.zero_grad()
         loss.backward()
         adam.step()
@@ -330,8 +334,14 @@ def read_checkpoint(folder: Path, weights: Parameters, optimiser: Adam) -> list[
     return losses
 
 
+def _device_of(batch: Batch | MiniBatches) -> torch.device:
+    return batch.source.device if isinstance(batch, MiniBatches) else batch.graph.indptr.device
+
+
 def _moved(value: Any, device: str | torch.device) -> Any:
     """Return a batch, or a part of one, on another device."""
+    if isinstance(value, MiniBatches):
+        return replace(value, source=replace(value.source, device=torch.device(device)))
     if isinstance(value, Tensor):
         return value.to(device)
     if is_dataclass(value) and not isinstance(value, type):

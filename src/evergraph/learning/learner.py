@@ -8,6 +8,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
@@ -17,23 +18,27 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from evergraph.allocation import kept_memory
 from evergraph.detect.base import UNLABELLED, Detector, FittedDetector, Outputs, State
 from evergraph.errors import DamagedLearnerError, EvergraphError, InputError
 from evergraph.graph.classes import columns_among
 from evergraph.graph.evolving import TextMode, Window
 from evergraph.inputs.neighbour_classes import label_delay
 from evergraph.inputs.slice_context import SliceContext
-from evergraph.inputs.vocabulary import Vocabulary, as_inputs, blocks_of, check_inputs
+from evergraph.inputs.vocabulary import FeatureReader, Vocabulary, as_inputs, blocks_of, check_inputs
 from evergraph.learning.attribution import Attribution, explain
 from evergraph.learning.backtest import BlockGain, backtest, optional_blocks, without_useless
 from evergraph.learning.data_parallel import DataParallel
+from evergraph.learning.inference import exact_outputs
+from evergraph.learning.memory_limit import Plan, limit_of, parse_size, size_in_words
+from evergraph.learning.minibatch import MiniBatches, WindowSource
 from evergraph.learning.stacking import Stacking
 from evergraph.learning.task import Decisions, Task
 from evergraph.learning.training import OnStep, default_rate, train
 from evergraph.names import DEFAULT_DETECTOR, build_detector
-from evergraph.nn import Batch, Draw, Matrix, MixedMatrix, Model, Neighbours, SparseMatrix, carry_over
-from evergraph.nn.adam import Adam, kept_memory
-from evergraph.nn.base import Parameters, active_features, as_model
+from evergraph.nn import Batch, Draw, Matrix, Model, Neighbours, carry_over
+from evergraph.nn.adam import Adam
+from evergraph.nn.base import ActiveFeatures, Parameters, active_features, as_model
 from evergraph.nn.device import check_device
 from evergraph.nn.ops import choose_kernels
 
@@ -44,6 +49,8 @@ log = logging.getLogger(__name__)
 Restart = Literal["warm", "cold", "hybrid", "once"]
 EXCLUDED = -1e4
 """Logit of a class that must not be predicted."""
+_MORE_STEPS, _MOST_STEPS = 4, 10  # times as many with mini-batches; 4 was chosen on metamath (scripts/minibatch.py)
+_FITTED = 100_000  # labelled vertices of mini-batches that a detector is fitted to, drawn at random
 
 
 class LifelongLearner:
@@ -61,7 +68,8 @@ class LifelongLearner:
         from new random weights. ``"hybrid"`` is cold if a class is new and warm otherwise. ``"once"`` trains on the
         first task only.
     steps
-        Training steps per task.
+        Training steps per task. With mini-batches there are four times as many, because a step learns less, and at
+        least so many that each labelled vertex is in one of them.
     lr
         Learning rate; by default the paper's for the model, the detector, the restart and the percentage of time
         differences that the history covers (`evergraph.learning.training`).
@@ -82,6 +90,10 @@ class LifelongLearner:
     trainer
         A `DataParallel` that trains on several workers with Ray; by default this process trains. It is not saved with
         the learner.
+    memory_limit
+        Resident memory that the process may use, in bytes or as ``"4GB"``; by default most of what is free. A window
+        that takes more is trained in mini-batches with sampled neighbours, and predicted in blocks, which is exact. It
+        is not saved with the learner.
 
     Attributes
     ----------
@@ -132,10 +144,11 @@ class LifelongLearner:
         kernels: Literal["auto", "numba", "torch"] = "auto",
         device: str | torch.device = "cpu",
         trainer: DataParallel | None = None,
+        memory_limit: str | int | None = None,
     ) -> None:
         self.model, self.detector, self.restart, self.steps, self.lr = model, detector, restart, steps, lr
         self.weight_decay, self.inputs, self.text, self.seed = weight_decay, inputs, text, seed
-        self.kernels, self.device, self.trainer = kernels, device, trainer
+        self.kernels, self.device, self.trainer, self.memory_limit = kernels, device, trainer, memory_limit
         self.classes_: tuple[str, ...] = ()
         self.vocabulary_: Vocabulary | None = None
         self.block_gains_: dict[str, BlockGain] = {}
@@ -173,7 +186,7 @@ class LifelongLearner:
             arrived.
         on_step
             Called after each step with its number, from 1 up, and its loss. The steps of an auxiliary model follow and
-            continue the count.
+            continue the count. With mini-batches, numbers are scaled such that the last one is ``steps``.
         """
         self._check()
         if self.time_ is not None and task.time < self.time_:
@@ -238,10 +251,9 @@ class LifelongLearner:
         auxiliary: Parameters | None = None
         auxiliary_lr: float | None = None
         if needs.auxiliary is not None:
-            after = None if on_step is None else lambda step, loss: on_step(len(losses) + step, loss)
+            after = None if on_step is None else lambda step, loss: on_step(self.steps + step, loss)
             auxiliary, auxiliary_lr, _ = self._trained(needs.auxiliary, self.auxiliary_weights_, *lesson, after)
-        outputs = self._forward(weights, auxiliary, batch)[batch.labelled] if needs.fit else None
-        fitted = fitted.fit(outputs, batch.targets[batch.labelled], cold=cold)
+        fitted = fitted.fit(*self._fitting(weights, auxiliary, batch, needs.fit), cold=cold)
         # Nothing below can fail, so the learner is either updated completely or unchanged.
         self.classes_, self.vocabulary_, self._state = classes, vocabulary, fitted.state
         self.block_gains_, self.stacking_ = gains, stacking
@@ -255,7 +267,7 @@ class LifelongLearner:
         detector: Detector,
         before: Parameters | None,
         task: Task,
-        batch: Batch,
+        batch: Batch | MiniBatches,
         counts: Tensor,
         width: int,
         cold: bool,
@@ -270,16 +282,35 @@ class LifelongLearner:
         weights = weights if cold or before is None else carry_over(before, weights)
         lr = self._rate(model, detector, task)
         # Without weight decay, weights without a gradient stay as they are: train only those that are used.
-        part = active_features(model, weights, batch) if self.weight_decay == 0 else None
+        part = _active(model, weights, batch) if self.weight_decay == 0 else None
         changing, read = (weights, batch) if part is None else (part.weights, part.batch)
         trained = [value for name, value in changing.items() if model.trained(name)]
-        adam = Adam(trained, lr, weight_decay=self.weight_decay, kernels=batch.graph.kernels)
+        adam = Adam(trained, lr, weight_decay=self.weight_decay, kernels=choose_kernels(self.kernels, self._device))
+        steps = self.steps
+        if isinstance(batch, MiniBatches) and batch.model is None:
+            # One pass over the labelled vertices, if that is neither too few steps nor too expensive.
+            steps = min(max(_MORE_STEPS * steps, batch.per_epoch), _MOST_STEPS * steps)
         seed = (self.seed, self.tasks_)
         run = train if self.trainer is None else self.trainer.train
-        losses = run(
-            model, detector, changing, read, counts, optimiser=adam, steps=self.steps, seed=seed, on_step=on_step
-        )
+        after = on_step
+        if on_step is not None and steps != self.steps:
+            after = partial(_scaled_step, on_step, self.steps / steps)
+        losses = run(model, detector, changing, read, counts, optimiser=adam, steps=steps, seed=seed, on_step=after)
         return (weights if part is None else part.merge_into(weights)), lr, losses
+
+    def _fitting(
+        self, weights: Parameters, auxiliary: Parameters | None, batch: Batch | MiniBatches, wanted: bool
+    ) -> tuple[Outputs | None, Tensor]:
+        """Outputs for the labelled training vertices and their targets; of mini-batches for a sample of them."""
+        if isinstance(batch, Batch):
+            outputs = self._forward(weights, auxiliary, batch)[batch.labelled] if wanted else None
+            return outputs, batch.targets[batch.labelled]
+        rows = batch.labelled
+        if len(rows) > _FITTED:
+            rng = np.random.default_rng([self.seed, self.tasks_, 0, 0])
+            rows = np.sort(rng.choice(rows, _FITTED, replace=False))
+        targets = torch.from_numpy(batch.targets[rows].astype(np.int64)).to(self._device)
+        return (self._exact(weights, auxiliary, batch.source, rows) if wanted else None), targets
 
     def _start(self, task: Task) -> Vocabulary:
         blocks = blocks_of(task.graph, self.inputs, classes=self._model().takes_classes)
@@ -298,13 +329,46 @@ class LifelongLearner:
             self._default_rates[type(detector)] = default_rate(model, detector, warm=warm, level=task.level)
         return self._default_rates[type(detector)]
 
-    def _training_batch(self, task: Task, vocabulary: Vocabulary, classes: tuple[str, ...]) -> tuple[Batch, Tensor]:
-        x, graph = self._read(task, task.training, vocabulary, classes)
-        columns = columns_among(classes, task.graph.class_names)
+    def _training_batch(
+        self, task: Task, vocabulary: Vocabulary, classes: tuple[str, ...]
+    ) -> tuple[Batch | MiniBatches, Tensor]:
+        columns = columns_among(classes, task.graph.class_names).astype(np.int32)
+        source = self._source(task, task.training, vocabulary, classes)
+        plan = self._plan(source)
         rows = int(np.flatnonzero(task.targets >= 0)[-1]) + 1
-        targets = torch.from_numpy(columns[task.targets[:rows]]).to(graph.indptr.device)
-        batch = Batch(x, graph, rows, targets)
-        return batch, torch.bincount(targets[batch.labelled], minlength=len(classes))
+        targets = columns[task.targets[:rows]]
+        counts = torch.from_numpy(np.bincount(targets[targets >= 0], minlength=len(classes))).to(self._device)
+        if not plan.whole:
+            size = min(plan.batch, int(counts.sum()))
+            own = self._model() if self._model().samples else None
+            log.info(
+                "Memory: training the window of %s vertices as a whole takes about %s and the limit is %s: it is "
+                "trained in %s.",
+                *(f"{len(source.window):,}", size_in_words(plan.needed), size_in_words(plan.limit)),
+                f"samples of at most {plan.vertices:,} vertices"
+                if own is not None
+                else f"mini-batches of {size:,} vertices with {' × '.join(map(str, plan.fanouts)) or 'no'} neighbours",
+            )
+            self._last = None
+            return MiniBatches(source, targets, size, plan.fanouts, plan.ahead, own, plan.vertices), counts
+        x, graph = self._read(source)
+        return Batch(x, graph, rows, torch.from_numpy(targets.astype(np.int64)).to(self._device)), counts
+
+    @property
+    def _device(self) -> torch.device:
+        return torch.device(self.device)
+
+    def _source(self, task: Task, window: Window, vocabulary: Vocabulary, classes: tuple[str, ...]) -> WindowSource:
+        kernels = choose_kernels(self.kernels, self._device)
+        reader = FeatureReader(vocabulary, task, classes)
+        return WindowSource(window, reader, self._device, kernels, limit_of(self.memory_limit) or 2**62)
+
+    def _plan(self, source: WindowSource) -> Plan:
+        """How a window is trained and predicted within the memory limit."""
+        model = self._model()
+        limit = limit_of(self.memory_limit)
+        sampled = self.trainer is not None and not model.samples
+        return Plan.of(limit, model, source.reader, source.edges, len(source.reader.classes), sampled=sampled)
 
     # --- backtest of the inputs ---------------------------------------------------------------------------------------
 
@@ -322,8 +386,7 @@ class LifelongLearner:
 
     def _logits(self, task: Task, vocabulary: Vocabulary) -> NDArray[np.float32]:
         """The model's own logits for the test vertices."""
-        found = self._forward(self.weights_ or {}, None, self._whole(task, vocabulary))
-        return np.asarray(found.logits[task.test].cpu().numpy())
+        return np.asarray(self._tested(self.weights_ or {}, None, task, vocabulary).logits.cpu().numpy())
 
     def _stacked(self, outputs: Outputs, task: Task) -> Outputs:
         """Outputs for the test vertices, together with the classes of older neighbours."""
@@ -441,7 +504,7 @@ class LifelongLearner:
     def outputs(self, task: Task) -> Outputs:
         """Return the model's outputs for the test vertices, with one column of logits for each of `classes_`."""
         weights, vocabulary = self._learnt()
-        found = self._forward(weights, self.auxiliary_weights_, self._whole(task, vocabulary))[task.test]
+        found = self._tested(weights, self.auxiliary_weights_, task, vocabulary)
         found = self._exclude(self._stacked(found, task))
         return replace(found, context=self._context_of(task)) if self._detector().requires.context else found
 
@@ -464,10 +527,34 @@ class LifelongLearner:
             raise EvergraphError("the learner is not trained yet", fix="call adapt(task) first")
         return self.weights_, self.vocabulary_
 
-    def _whole(self, task: Task, vocabulary: Vocabulary) -> Batch:
-        """All vertices of a task's window."""
-        x, graph = self._read(task, task.window, vocabulary, self.classes_)
-        return Batch(x, graph, len(graph), torch.empty(0, dtype=torch.int64))
+    def _tested(self, weights: Parameters, auxiliary: Parameters | None, task: Task, vocabulary: Vocabulary) -> Outputs:
+        """The model's own outputs for the test vertices, from the vertices that they depend on."""
+        source = self._source(task, task.window, vocabulary, self.classes_)
+        if self._model().hops is not None:
+            rows = np.arange(task.test.start, task.test.stop, dtype=np.int32)
+            return self._exact(weights, auxiliary, source, rows)
+        x, graph = self._read(source)
+        batch = Batch(x, graph, len(graph), torch.empty(0, dtype=torch.int64))
+        return self._forward(weights, auxiliary, batch)[task.test]
+
+    def _neighbourhood(self, task: Task, rows: Sequence[int]) -> tuple[Batch, list[int]]:
+        """Test vertices and all that their outputs depend on, and the places of these vertices among them."""
+        _, vocabulary = self._learnt()
+        source = self._source(task, task.window, vocabulary, self.classes_)
+        wanted = np.unique(np.asarray(rows, np.int32) + np.int32(task.test.start))
+        if (hops := self._model().hops) is not None:
+            places = np.searchsorted(wanted, np.asarray(rows) + task.test.start)
+            return source.neighbourhood(wanted, hops), places.tolist()
+        x, graph = self._read(source)
+        return Batch(x, graph, len(graph), torch.empty(0, dtype=torch.int64)), [task.test.start + row for row in rows]
+
+    def _exact(
+        self, weights: Parameters, auxiliary: Parameters | None, source: WindowSource, rows: NDArray[np.integer]
+    ) -> Outputs:
+        """Outputs for some vertices of a window, computed in blocks."""
+        blocks, model = self._plan(source).blocks, self._model()
+        other = None if auxiliary is None else exact_outputs(model, auxiliary, source, rows, blocks)[0]
+        return Outputs(*exact_outputs(model, weights, source, rows, blocks), auxiliary_logits=other)
 
     def _exclude(self, outputs: Outputs) -> Outputs:
         """Outputs with which no vertex is predicted as an excluded class."""
@@ -490,22 +577,16 @@ class LifelongLearner:
             other = None if auxiliary is None else model.forward(auxiliary, batch, None)[0]
             return Outputs(*model.forward(weights, batch, None), auxiliary_logits=other)
 
-    def _read(
-        self, task: Task, window: Window, vocabulary: Vocabulary, classes: tuple[str, ...]
-    ) -> tuple[Matrix, Neighbours]:
-        """Features and neighbours as tensors; the last ones are kept, because training and prediction share them."""
-        if self._last is not None and self._last[0] is window and self._last[1:3] == (vocabulary, classes):
+    def _read(self, source: WindowSource) -> tuple[Matrix, Neighbours]:
+        """Features and neighbours of a whole window; the last ones are kept, because prediction may share them."""
+        window, key = source.window, (source.reader.vocabulary, source.reader.classes)
+        if self._last is not None and self._last[0] is window and self._last[1:3] == key:
             return self._last[3:]
         self._last = None  # free the memory before the next is built
-        device = torch.device(self.device)
-        kernels = choose_kernels(self.kernels, device)
-        dense, other = vocabulary.read(task, window, classes)
-        # A copy, because the graph's memory is read-only.
-        parts: list[Any] = [] if dense is None else [torch.from_numpy(np.array(dense, np.float32)).to(device)]
-        parts += [] if other is None else [SparseMatrix.of(other, device=device, kernels=kernels)]
-        matrix: Matrix = MixedMatrix(*parts) if len(parts) == 2 else parts[0]
-        graph = Neighbours.of(window.links.indptr, window.links.indices, device=device, kernels=kernels)
-        self._last = (window, vocabulary, classes, matrix, graph)
+        links, device = window.links, source.device
+        matrix = source.features()
+        graph = Neighbours.of(links.indptr, links.indices, device=device, kernels=source.kernels)
+        self._last = (window, *key, matrix, graph)
         return matrix, graph
 
     # --- saving ------------------------------------------------------------------------------------------------------
@@ -654,6 +735,8 @@ class LifelongLearner:
             "detector": (isinstance(self.detector, Detector | None), "pass a detector of evergraph.detect"),
             "trainer": (isinstance(self.trainer, DataParallel | None), "pass a DataParallel, or None"),
         }
+        if self.memory_limit is not None:
+            parse_size(self.memory_limit)
         for name, (valid, fix) in checks.items():
             if not valid:
                 raise InputError(f"the argument {name} is {getattr(self, name)!r}", fix=fix)
@@ -662,6 +745,21 @@ class LifelongLearner:
         model = self._model()
         if self.trainer is not None:
             self.trainer.check(model)
+
+
+def _active(model: Model, weights: Parameters, batch: Batch | MiniBatches) -> ActiveFeatures | None:
+    """The part of a task that training can change; None if that is all of it."""
+    if isinstance(batch, Batch):
+        return active_features(model, weights, batch)
+    reader = batch.source.reader
+    columns, before = reader.used(batch.source.window.rows), reader.vocabulary.dense
+    if not model.input_weights() or len(columns) == reader.vocabulary.width - before:
+        return None
+    return ActiveFeatures.of(model, weights, batch.with_reader(replace(reader, only=columns)), columns, before)
+
+
+def _scaled_step(on_step: OnStep, scale: float, step: int, loss: float) -> None:
+    on_step(math.ceil(step * scale), loss)
 
 
 def _tasks_before(task: Task, number: int) -> list[Task]:

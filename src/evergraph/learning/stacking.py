@@ -21,7 +21,7 @@ from torch import Tensor
 
 from evergraph.graph.classes import columns_among
 from evergraph.graph.evolving import Window
-from evergraph.inputs.neighbour_classes import neighbour_classes
+from evergraph.inputs.neighbour_classes import NeighbourClasses, neighbour_classes
 
 if TYPE_CHECKING:
     from evergraph.learning.task import Task
@@ -34,6 +34,7 @@ _EARLIER_WEIGHT = 0.8  # weight of earlier slices at each new one
 _SMOOTHING = 0.01  # added to probabilities
 _PRIOR_VERTICES = 2.0  # vertices of each class that follow the overall shares, added to the counts
 _MAX_VERTICES = 5_000  # vertices of a slice to fit to
+_BLOCK = 200_000  # vertices that are counted at a time
 _BOUNDS = ((0.05, 10.0), (0.0, 20.0), (0.0, 20.0))
 
 Evidence = NDArray[np.float32]
@@ -76,12 +77,14 @@ class Stacking:
     def counted(self, task: Task, classes: tuple[str, ...]) -> Stacking:
         """Count which classes follow which, over all labels that are released by the task's time."""
         columns, width = columns_among(classes, task.graph.class_names), len(classes)
-        targets = columns[task.released]
-        labelled = np.flatnonzero(targets >= 0)
-        past = Window(task.graph, task.graph.first_time, task.time, slice(0, len(targets)))
-        entries = neighbour_classes(task, past, columns, width)[labelled].tocoo()
-        counts = np.zeros((width, width))
-        np.add.at(counts, (entries.col, targets[labelled][entries.row]), entries.data)
+        targets = columns.astype(np.int32)[task.released]
+        labelled = np.flatnonzero(targets >= 0).astype(np.int32)
+        past = slice(0, len(task.released))
+        reader, counts = NeighbourClasses(task, past, columns, width), np.zeros((width, width))
+        for start in range(0, len(labelled), _BLOCK):
+            rows = labelled[start : start + _BLOCK]
+            entries = reader.read(rows).tocoo()
+            np.add.at(counts, (entries.col, targets[rows][entries.row]), entries.data)
         prior = np.bincount(targets[labelled], minlength=width) / max(len(labelled), 1)
         follows = (counts + _PRIOR_VERTICES * prior) / (counts.sum(1, keepdims=True) + _PRIOR_VERTICES)
         return replace(self, follows=follows, prior=prior)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from evergraph.detect import DOC, GDOC, Detector
+from evergraph.detect.cross_entropy import takes_readout
 from evergraph.errors import EvergraphError
+from evergraph.learning.minibatch import MiniBatches
 from evergraph.nn import GAT, MLP, SGC, Batch, GraphSAGE, GraphSAINT, JKNet, Model, Noise
 from evergraph.nn.adam import Adam
 from evergraph.nn.base import Parameters
@@ -21,9 +27,12 @@ __all__ = [
     "default_rate",
     "labelled_batches",
     "step_noise",
+    "step_rate",
     "steps_a_task",
     "train",
 ]
+
+_HIGHEST = 0.02  # up to which the learning rate of mini-batches is doubled
 
 OnStep = Callable[[int, float], object]
 """Called after each step with its number, from 1 up, and its loss."""
@@ -33,7 +42,7 @@ def train(
     model: Model,
     detector: Detector,
     weights: Parameters,
-    batch: Batch,
+    batch: Batch | MiniBatches,
     counts: Tensor,
     *,
     optimiser: Adam,
@@ -49,28 +58,45 @@ def train(
     for value in optimiser.parameters:
         value.requires_grad_()
     losses: list[float] = []
-    batches = labelled_batches(model, batch, seed)
-    for step in range(1, steps + 1):
-        loss = batch_loss(model, detector, weights, next(batches), counts, step_noise(batch, seed, step))
-        optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]  # torch's
-        optimiser.step()
-        losses.append(float(loss.detach()))
-        check_loss(losses[-1], step, optimiser.lr)
-        if on_step is not None:
-            on_step(step, losses[-1])
+    lr = optimiser.lr
+    with contextlib.closing(labelled_batches(model, batch, seed)) as batches:
+        for step, part in enumerate(itertools.islice(batches, steps), 1):
+            loss = batch_loss(model, detector, weights, part, counts, step_noise(part, seed, step))
+            optimiser.lr = step_rate(batch, lr, step, steps)
+            optimiser.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]  # torch's
+            optimiser.step()
+            losses.append(float(loss.detach()))
+            check_loss(losses[-1], step, lr)
+            if on_step is not None:
+                on_step(step, losses[-1])
     for value in optimiser.parameters:
         value.requires_grad_(False)
     return losses
 
 
-def labelled_batches(model: Model, batch: Batch, seed: tuple[int, int], rank: int = 0) -> Iterator[Batch]:
+def labelled_batches(
+    model: Model, batch: Batch | MiniBatches, seed: tuple[int, int], rank: int = 0
+) -> Generator[Batch, None, None]:
     """Return the batches of the training steps; a sample without labels is drawn again.
 
     With several workers, each has a stream of random numbers of its own, by its ``rank`` from 0 up.
     """
+    if isinstance(batch, MiniBatches):
+        return batch.batches(seed, rank)
     rng = np.random.default_rng([*seed, 0, 1 + rank])  # `step_noise` never has 0 in the third place
     return (part for part in model.batches(batch, rng) if len(part.labelled))
+
+
+def step_rate(batch: Batch | MiniBatches, lr: float, step: int, steps: int) -> float:
+    """Return the learning rate of a step, from 1 up.
+
+    With mini-batches it starts higher, because a step learns less from noisier gradients, and falls to 0, so that the
+    noise averages out.
+    """
+    if not isinstance(batch, MiniBatches) or batch.model is not None:
+        return lr
+    return max(lr, min(2 * lr, _HIGHEST)) * (1 - (step - 1) / steps)
 
 
 def step_noise(batch: Batch, seed: tuple[int, int], step: int, rank: int = 0) -> Noise:
@@ -83,12 +109,12 @@ def batch_loss(
     model: Model, detector: Detector, weights: Parameters, part: Batch, counts: Tensor, noise: Noise
 ) -> Tensor:
     """Return a detector's loss of the labelled rows of a batch."""
-    logits, _ = model.forward(weights, part, noise)
-    chosen, targets = part.labelled, part.targets
-    if len(chosen) < len(logits):
-        logits, targets = logits.index_select(0, chosen), targets.index_select(0, chosen)
+    found, chosen, targets = model.readout(weights, part, noise), part.labelled, part.targets
+    if len(chosen) < len(found):
+        found, targets = replace(found, rows=chosen), targets.index_select(0, chosen)
     share = None if part.weights is None else part.weights.index_select(0, chosen)
-    return detector.loss(logits, targets, counts, share)
+    outputs: Any = found if takes_readout(detector) else found.logits
+    return detector.loss(outputs, targets, counts, share)
 
 
 def check_loss(loss: float, step: int, lr: float) -> None:

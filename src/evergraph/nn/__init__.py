@@ -1,6 +1,6 @@
 """Models on graphs, and the compiled kernels and differentiable operations below them."""
 
-from evergraph.nn.base import Batch, Draw, Model, carry_over, count_parameters
+from evergraph.nn.base import Batch, Draw, LayeredModel, Model, Readout, carry_over, count_parameters
 from evergraph.nn.custom import Custom
 from evergraph.nn.gat import GAT
 from evergraph.nn.gcn import GCN, SGC
@@ -22,12 +22,14 @@ __all__ = [
     "GraphSAINT",
     "IsoMaxOutputs",
     "JKNet",
+    "LayeredModel",
     "Matrix",
     "MixedMatrix",
     "Model",
     "MostFrequent",
     "Neighbours",
     "Noise",
+    "Readout",
     "SparseMatrix",
     "carry_over",
     "count_parameters",

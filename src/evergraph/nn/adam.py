@@ -1,15 +1,11 @@
-"""The Adam optimiser, and memory that training steps reuse.
+"""The Adam optimiser.
 
 torch's Adam gives the same numbers, but takes seconds to import and several passes over the weights at each step.
 """
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import math
-import sys
-from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -18,11 +14,9 @@ from evergraph.compiled import over_range
 from evergraph.nn import kernels as loops
 from evergraph.nn.ops import Kernels
 
-__all__ = ["Adam", "kept_memory"]
+__all__ = ["Adam"]
 
 _FIRST, _SECOND, _SMALL = 0.9, 0.999, 1e-8
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # names of the options in malloc.h
-_DEFAULT = 128 * 1024
 
 
 class Adam:
@@ -70,24 +64,3 @@ class Adam:
                 mean.lerp_(gradient, 1 - _FIRST)
                 square.mul_(_SECOND).addcmul_(gradient, gradient, value=1 - _SECOND)
                 value.addcdiv_(mean, (square.sqrt() / root).add_(_SMALL), value=-rate)
-
-
-@contextlib.contextmanager
-def kept_memory() -> Iterator[None]:
-    """Reuse freed memory for large arrays inside the context, if the C library is GNU's.
-
-    By default it requests each array of more than 32 MB from the system, which clears every page: with 200,000 vertices
-    that costs about as much as the training itself. Free memory is returned to the system afterwards.
-    """
-    libc = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
-    if libc is None or not (hasattr(libc, "mallopt") and hasattr(libc, "malloc_trim")):
-        yield
-        return
-    libc.mallopt(_MMAP_THRESHOLD, 1 << 30)
-    libc.mallopt(_TRIM_THRESHOLD, (1 << 31) - 1)
-    try:
-        yield
-    finally:
-        libc.mallopt(_MMAP_THRESHOLD, _DEFAULT)
-        libc.mallopt(_TRIM_THRESHOLD, _DEFAULT)
-        libc.malloc_trim(0)

@@ -9,24 +9,31 @@ from __future__ import annotations
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from evergraph.errors import InputError
 from evergraph.names import DEFAULT_MODEL, build_model
-from evergraph.nn.ops import Matrix, MixedMatrix, Neighbours, Noise
+from evergraph.nn.ops import Kernels, Matrix, MixedMatrix, Neighbours, Noise, linear, mean_beside
+
+if TYPE_CHECKING:
+    from evergraph.nn.sampling import Edges, LocalGraph
 
 __all__ = [
     "ActiveFeatures",
     "Batch",
     "Draw",
+    "LayeredModel",
     "Model",
     "Parameters",
+    "Readout",
     "active_features",
     "as_model",
     "carry_over",
@@ -57,6 +64,9 @@ class Batch:
         Column of the class of each of these rows; -1 if the row is not part of the loss.
     weights
         Weight of each of these rows in the loss; None if all are equal.
+    sizes
+        Number of vertices up to each hop from the rows, from 0 hops up, if the others are only neighbours of them. A
+        `LayeredModel` then computes its lower layers for the vertices that the upper ones read.
     """
 
     x: Matrix
@@ -64,6 +74,7 @@ class Batch:
     rows: int
     targets: Tensor
     weights: Tensor | None = None
+    sizes: tuple[int, ...] | None = None
 
     @cached_property
     def labelled(self) -> Tensor:
@@ -71,8 +82,60 @@ class Batch:
         return torch.nonzero(self.targets >= 0).flatten()
 
 
+@dataclass(frozen=True, eq=False)
+class Readout:
+    """The last step of a model: logits are a linear map of vectors. A loss can be computed without storing them.
+
+    Parameters
+    ----------
+    vectors
+        One row per vertex.
+    weight, bias
+        The linear map. Without a weight, the vectors are the logits.
+    hidden
+        The vectors below the output layer, which detectors read, of the vertices that have logits.
+    rows
+        The vertices whose logits are meant; None for all.
+    graph
+        If given, the map is of each vector and, beside it, the mean of the neighbours' vectors.
+    """
+
+    vectors: Tensor
+    weight: Tensor | None
+    bias: Tensor | None
+    hidden: Tensor
+    rows: Tensor | None = None
+    graph: Neighbours | None = None
+
+    def __len__(self) -> int:
+        if self.rows is not None:
+            return len(self.rows)
+        return len(self.vectors if self.graph is None else self.hidden)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of vertices and of classes."""
+        return len(self), (self.vectors if self.weight is None else self.weight).shape[1]
+
+    @property
+    def logits(self) -> Tensor:
+        """Logits, one row per vertex and one column per class."""
+        found = self.vectors if self.graph is None else mean_beside(self.graph, self.vectors, len(self.hidden))
+        found = found if self.rows is None else found.index_select(0, self.rows)
+        return found if self.weight is None else linear(found, self.weight, self.bias)
+
+
 class Model(ABC):
-    """The contract of all models; subclasses are frozen dataclasses of their settings."""
+    """The contract of all models; subclasses are frozen dataclasses of their settings.
+
+    A model of layers should be a `LayeredModel`.
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Train a model by its own `forward` if a subclass of another model overrides only that."""
+        super().__init_subclass__(**options)
+        if "forward" in vars(cls) and "readout" not in vars(cls):
+            cls.readout = Model.readout  # type: ignore[method-assign]
 
     @abstractmethod
     def parameters(self, inputs: int, outputs: int, draw: Draw) -> Parameters:
@@ -89,6 +152,11 @@ class Model(ABC):
         Noise is given in training only.
         """
 
+    def readout(self, p: Parameters, batch: Batch, noise: Noise | None) -> Readout:
+        """Return what the logits are computed from; by default, the logits themselves."""
+        logits, hidden = self.forward(p, batch, noise)
+        return Readout(logits, None, None, hidden)
+
     def batches(self, batch: Batch, rng: np.random.Generator) -> Iterator[Batch]:  # noqa: ARG002  # sampling needs it
         """Return the input of each training step, without end; by default always the whole batch."""
         return itertools.repeat(batch)
@@ -96,6 +164,44 @@ class Model(ABC):
     def closed_form(self, counts: Tensor) -> Parameters | None:  # noqa: ARG002  # the baseline needs it
         """Return parameters computed from the class counts, or None if the model must be trained."""
         return None
+
+    @property
+    def hops(self) -> int | None:
+        """Number of hops from which an output reads vertices; None if it may read the whole graph."""
+        return None
+
+    @property
+    def samples(self) -> bool:
+        """Whether `batches` returns samples, so that several workers can share a window."""
+        return type(self).batches is not Model.batches
+
+    @property
+    def unwrapped(self) -> Model:
+        """The model that predicts with the same parameters, below one that only changes the training."""
+        return self
+
+    def subgraphs(
+        self,
+        edges: Edges,  # noqa: ARG002  # sampling needs these
+        labelled: NDArray[np.integer],  # noqa: ARG002
+        most: int,  # noqa: ARG002
+        device: torch.device,  # noqa: ARG002
+        kernels: Kernels,  # noqa: ARG002
+    ) -> Callable[[np.random.Generator], LocalGraph] | None:
+        """Return what draws a sample of at most so many vertices from edges that may not fit into memory.
+
+        None, the default, leaves the sampling of neighbours to the learner.
+        """
+        return None
+
+    def step_memory(self, inputs: int, outputs: int) -> tuple[float, float]:
+        """Return about how many bytes a training step takes for each vertex and for each of its neighbours.
+
+        By default each layer has its result, the result after the activation, and the gradients of both.
+        """
+        drawn = self.parameters(inputs, outputs, Draw(0))
+        width = sum(math.prod(value.shape[1:]) for value in drawn.values() if value.dim() > 1)
+        return 16.0 * width, 0.0
 
     def input_weights(self) -> tuple[str, ...]:
         """Return the names of parameters whose rows are each multiplied with one feature only.
@@ -112,6 +218,63 @@ class Model(ABC):
     def trained(self, name: str) -> bool:  # noqa: ARG002  # models with buffers need it
         """Return whether training changes this parameter by its gradient; by default it changes all."""
         return True
+
+
+class LayeredModel(Model):
+    """A model of hidden layers and an output layer, each of which reads its vertices and their neighbours.
+
+    Each layer can be computed for some vertices at a time, so prediction works on graphs larger than memory. Subclasses
+    define the layers, not `forward`.
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        if "forward" in vars(cls):
+            raise TypeError(
+                f"{cls.__name__} overrides forward, but is computed by its layers: override hidden_layer and "
+                "output_layer, or derive it from Model"
+            )
+        super().__init_subclass__(**options)
+
+    @property
+    @abstractmethod
+    def hidden_layers(self) -> int:
+        """Number of layers below the output layer."""
+
+    @property
+    def local_output(self) -> bool:
+        """Whether the output layer reads only the vertex itself, not its neighbours."""
+        return False
+
+    @property
+    def hops(self) -> int:
+        return self.hidden_layers + (not self.local_output)
+
+    @abstractmethod
+    def hidden_layer(
+        self, p: Parameters, number: int, h: Matrix, graph: Neighbours, rows: int, noise: Noise | None
+    ) -> Tensor:
+        """Return the result of a hidden layer, from 0 up, for the first ``rows`` vertices.
+
+        ``h`` is the result of the layer below for all vertices of the graph; that of layer 0 are the features.
+        """
+
+    @abstractmethod
+    def output_layer(self, p: Parameters, h: Matrix, graph: Neighbours, rows: int, noise: Noise | None) -> Readout:
+        """Return the readout of the first ``rows`` vertices, from the results of the layer below."""
+
+    def readout(self, p: Parameters, batch: Batch, noise: Noise | None) -> Readout:
+        h: Matrix = batch.x
+        for number in range(self.hidden_layers):
+            last = number == self.hidden_layers - 1
+            rows = batch.rows if last and self.local_output else len(batch.graph)
+            if batch.sizes is not None:
+                rows = batch.sizes[max(self.hops - 1 - number, 0)]
+            h = self.hidden_layer(p, number, h, batch.graph, rows, noise)
+        return self.output_layer(p, h, batch.graph, batch.rows, noise)
+
+    def forward(self, p: Parameters, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:
+        found = self.readout(p, batch, noise)
+        return found.logits, found.hidden
 
 
 def as_model(model: Model | torch.nn.Module | None) -> Model:
@@ -258,9 +421,21 @@ class ActiveFeatures:
     """
 
     weights: Parameters
-    batch: Batch
+    batch: Any
     columns: Tensor
     narrowed: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls, model: Model, weights: Parameters, batch: Any, columns: Tensor | NDArray[np.int64], before: int
+    ) -> ActiveFeatures:
+        """Return the part for a batch that has only some of the columns, which are counted after ``before`` others."""
+        names = model.input_weights()
+        device = weights[names[0]].device
+        after = torch.as_tensor(columns, device=device).long() + before
+        all_columns = torch.cat([torch.arange(before, device=device), after])
+        part = {name: value[all_columns] if name in names else value for name, value in weights.items()}
+        return cls(part, batch, all_columns, names)
 
     def merge_into(self, whole: Parameters) -> Parameters:
         """Return all parameters: the trained ones, and from ``whole`` the rows that were left out."""
@@ -284,6 +459,4 @@ def active_features(model: Model, weights: Parameters, batch: Batch) -> ActiveFe
     pattern = replace(pattern, indices=indices.to(pattern.indices.dtype), columns=len(columns))
     stored = replace(stored, pattern=pattern)
     x = MixedMatrix(batch.x.dense, stored) if isinstance(batch.x, MixedMatrix) else stored
-    columns = torch.cat([torch.arange(before, device=columns.device), columns.long() + before])
-    part = {name: value[columns] if name in names else value for name, value in weights.items()}
-    return ActiveFeatures(part, replace(batch, x=x), columns, names)
+    return ActiveFeatures.of(model, weights, replace(batch, x=x), columns, before)

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from evergraph.errors import InputError
-from evergraph.nn.base import Batch, Draw, Model, Parameters, check_settings
-from evergraph.nn.ops import Matrix, Noise, attend, drop, linear
+from evergraph.nn.base import Draw, LayeredModel, Parameters, Readout, check_settings
+from evergraph.nn.ops import Matrix, Neighbours, Noise, attend, drop, linear
 
 __all__ = ["GAT"]
 
 
 @dataclass(frozen=True)
-class GAT(Model):
+class GAT(LayeredModel):
     """Each layer is a sum over neighbours weighted by learnt attention, with several heads in parallel.
 
     The last layer takes the mean over its heads. Dropout is applied before each layer and to the attention.
@@ -69,20 +69,45 @@ class GAT(Model):
     def input_weights(self) -> tuple[str, ...]:
         return ("0.weight",)
 
-    def forward(self, p: Parameters, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:
-        h: Matrix = batch.x
-        for number in range(self.layers):
-            last = number == self.layers - 1
-            weight, rows = p[f"{number}.weight"], batch.rows if last else len(batch.graph)
-            _, heads, each = weight.shape
-            below = h
-            z = linear(drop(h, self.dropout, noise), weight.flatten(1))
-            # All scores in one product with a block-diagonal matrix: faster than a sum for each head.
-            own = torch.eye(heads, dtype=z.dtype, device=z.device)[:, None, :]
-            ends = [(p[f"{number}.{end}"][:, :, None] * own).flatten(0, 1) for end in ("left", "right")]
-            scores = z @ torch.cat(ends, 1)
-            left, right = scores[:, :heads], scores[:, heads:]
-            h = attend(batch.graph, z, left, right, rows, slope=self.slope, p=self.dropout, noise=noise)
-            h = h.view(-1, heads, each).mean(1) if last else torch.nn.functional.elu(h)
-        assert isinstance(h, Tensor)  # noqa: S101  # there is at least one layer
-        return h, below[: batch.rows] if isinstance(below, Tensor) else h
+    def step_memory(self, inputs: int, outputs: int) -> tuple[float, float]:
+        """Add the attention, its dropout and its gradient, for each head."""
+        of_vertex, _ = super().step_memory(inputs, outputs)
+        return of_vertex, 10.0 * ((self.layers - 1) * self.heads + self.out_heads)
+
+    @property
+    def hidden_layers(self) -> int:
+        return self.layers - 1
+
+    def hidden_layer(
+        self, p: Parameters, number: int, h: Matrix, graph: Neighbours, rows: int, noise: Noise | None
+    ) -> Tensor:
+        return torch.nn.functional.elu(self._attended(p, number, h, graph, rows, noise))
+
+    def output_layer(self, p: Parameters, h: Matrix, graph: Neighbours, rows: int, noise: Noise | None) -> Readout:
+        last = self.hidden_layers
+        weight = p[f"{last}.weight"]
+        _, heads, each = weight.shape
+        if not isinstance(h, Tensor) or heads > 1:
+            logits = self._attended(p, last, h, graph, rows, noise).view(-1, heads, each).mean(1)
+            return Readout(logits, None, None, h[:rows] if isinstance(h, Tensor) else logits)
+        # The sum over neighbours comes before the linear map, because hidden vectors are narrower than the logits of
+        # many classes. The scores are products with the linear map, too.
+        dropped, weight = drop(h, self.dropout, noise), weight[:, 0]
+        scores = linear(dropped, weight @ torch.cat([p[f"{last}.left"], p[f"{last}.right"]]).T)
+        left, right = scores[:, :1], scores[:, 1:]
+        vectors = attend(graph, dropped, left, right, rows, slope=self.slope, p=self.dropout, noise=noise)
+        return Readout(vectors, weight, None, h[:rows])
+
+    def _attended(
+        self, p: Parameters, number: int, h: Matrix, graph: Neighbours, rows: int, noise: Noise | None
+    ) -> Tensor:
+        """Map linearly and sum over the neighbours, per head."""
+        weight = p[f"{number}.weight"]
+        _, heads, _ = weight.shape
+        z = linear(drop(h, self.dropout, noise), weight.flatten(1))
+        # All scores in one product with a block-diagonal matrix: faster than a sum for each head.
+        own = torch.eye(heads, dtype=z.dtype, device=z.device)[:, None, :]
+        ends = [(p[f"{number}.{end}"][:, :, None] * own).flatten(0, 1) for end in ("left", "right")]
+        scores = linear(z, torch.cat(ends, 1))
+        left, right = scores[:, :heads], scores[:, heads:]
+        return attend(graph, z, left, right, rows, slope=self.slope, p=self.dropout, noise=noise)

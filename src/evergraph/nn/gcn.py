@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from evergraph.nn.base import Batch, Draw, Model, Parameters, check_settings, widths
-from evergraph.nn.ops import Matrix, Noise, linear, propagate, relu_drop
+from evergraph.nn.base import Draw, LayeredModel, Parameters, Readout, check_settings, widths
+from evergraph.nn.ops import Matrix, Neighbours, Noise, linear, propagate, relu_drop
 
 __all__ = ["GCN", "SGC"]
 
 
 @dataclass(frozen=True)
-class GCN(Model):
+class GCN(LayeredModel):
     """Each layer is a linear map and one step of symmetrically normalised propagation.
 
     Parameters
@@ -44,25 +44,32 @@ class GCN(Model):
     def input_weights(self) -> tuple[str, ...]:
         return ("0.weight",)
 
-    def forward(self, p: Parameters, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:
-        h: Matrix = batch.x
-        for number in range(self.layers):
-            last = number == self.layers - 1
-            below, rows = h, batch.rows if last else len(batch.graph)
-            weight, bias = p[f"{number}.weight"], p[f"{number}.bias"]
-            # Propagate on the side of the linear map that is narrower.
-            if isinstance(h, Tensor) and weight.shape[0] < weight.shape[1]:
-                h = linear(propagate(batch.graph, h, rows), weight, bias)
-            else:
-                h = propagate(batch.graph, linear(h, weight), rows) + bias
-            if not last:
-                h = relu_drop(h, self.dropout, noise)
-        assert isinstance(h, Tensor)  # noqa: S101  # there is at least one layer
-        return h, below[: batch.rows] if isinstance(below, Tensor) else h
+    @property
+    def hidden_layers(self) -> int:
+        return self.layers - 1
+
+    def hidden_layer(
+        self, p: Parameters, number: int, h: Matrix, graph: Neighbours, rows: int, noise: Noise | None
+    ) -> Tensor:
+        return relu_drop(self._layer(p, number, h, graph, rows), self.dropout, noise)
+
+    def output_layer(self, p: Parameters, h: Matrix, graph: Neighbours, rows: int, noise: Noise | None) -> Readout:  # noqa: ARG002
+        last = self.hidden_layers
+        if not isinstance(h, Tensor):  # one layer only
+            logits = self._layer(p, last, h, graph, rows)
+            return Readout(logits, None, None, logits)
+        return Readout(propagate(graph, h, rows), p[f"{last}.weight"], p[f"{last}.bias"], h[:rows])
+
+    def _layer(self, p: Parameters, number: int, h: Matrix, graph: Neighbours, rows: int) -> Tensor:
+        """Compute one layer; the propagation is on the side of the linear map that is narrower."""
+        weight, bias = p[f"{number}.weight"], p[f"{number}.bias"]
+        if isinstance(h, Tensor) and weight.shape[0] < weight.shape[1]:
+            return linear(propagate(graph, h, rows), weight, bias)
+        return propagate(graph, linear(h, weight), rows) + bias
 
 
 @dataclass(frozen=True)
-class SGC(Model):
+class SGC(LayeredModel):
     """Several steps of symmetrically normalised propagation of a linear map of the features; no dropout.
 
     The linear map comes first, so that only one column per class is propagated. Propagated features would be dense
@@ -90,9 +97,27 @@ class SGC(Model):
     def input_weights(self) -> tuple[str, ...]:
         return ("weight",)
 
-    def forward(self, p: Parameters, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:  # noqa: ARG002
-        h = linear(batch.x, p["weight"])
-        for hop in range(self.hops):
-            h = propagate(batch.graph, h, batch.rows if hop == self.hops - 1 else len(batch.graph))
-        logits = h + p["bias"]
-        return logits, logits
+    @property
+    def hidden_layers(self) -> int:
+        return self.hops - 1
+
+    def hidden_layer(
+        self,
+        p: Parameters,
+        number: int,
+        h: Matrix,
+        graph: Neighbours,
+        rows: int,
+        noise: Noise | None,  # noqa: ARG002
+    ) -> Tensor:
+        return propagate(graph, self._mapped(p, number, h), rows)
+
+    def output_layer(self, p: Parameters, h: Matrix, graph: Neighbours, rows: int, noise: Noise | None) -> Readout:  # noqa: ARG002
+        logits = propagate(graph, self._mapped(p, self.hidden_layers, h), rows) + p["bias"]
+        return Readout(logits, None, None, logits)
+
+    def _mapped(self, p: Parameters, number: int, h: Matrix) -> Tensor:
+        if not number:
+            return linear(h, p["weight"])
+        assert isinstance(h, Tensor)  # noqa: S101  # the result of a propagation
+        return h

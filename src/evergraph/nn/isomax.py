@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from evergraph.errors import InputError
 from evergraph.nn.base import Batch, Draw, Model, Parameters, check_settings, not_a_model
-from evergraph.nn.ops import Noise
+from evergraph.nn.ops import Kernels, Noise
+from evergraph.nn.sampling import Edges, LocalGraph
 
 __all__ = ["IsoMaxOutputs", "distance_logits"]
 
@@ -67,6 +69,19 @@ class IsoMaxOutputs(Model):
         p["prototypes"] = draw.normal(outputs, self.width, deviation=1)
         p["scale"] = torch.ones(1)
         return p
+
+    @property
+    def hops(self) -> int | None:
+        return self.model.hops
+
+    @property
+    def samples(self) -> bool:
+        return self.model.samples
+
+    def subgraphs(
+        self, edges: Edges, labelled: NDArray[np.integer], most: int, device: torch.device, kernels: Kernels
+    ) -> Callable[[np.random.Generator], LocalGraph] | None:
+        return self.model.subgraphs(edges, labelled, most, device, kernels)
 
     def input_weights(self) -> tuple[str, ...]:
         return tuple(_BELOW + name for name in self.model.input_weights())

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from evergraph.nn.base import Batch, Draw, Model, Parameters, check_settings, widths
-from evergraph.nn.ops import Matrix, Noise, linear, relu_drop
+from evergraph.nn.base import Batch, Draw, LayeredModel, Model, Parameters, Readout, check_settings, widths
+from evergraph.nn.ops import Matrix, Neighbours, Noise, linear, relu_drop
 
 __all__ = ["MLP", "MostFrequent"]
 
 
 @dataclass(frozen=True)
-class MLP(Model):
+class MLP(LayeredModel):
     """Linear layers with rectifiers and dropout between them; does not use edges.
 
     Parameters
@@ -44,16 +44,36 @@ class MLP(Model):
     def input_weights(self) -> tuple[str, ...]:
         return ("0.weight",)
 
-    def forward(self, p: Parameters, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:
-        h: Matrix = batch.x
-        for layer in range(self.layers - 1):
-            h = relu_drop(linear(h, p[f"{layer}.weight"], p[f"{layer}.bias"]), self.dropout, noise)
-        last = self.layers - 1
-        if not isinstance(h, Tensor):  # one layer
-            logits = linear(h, p["0.weight"], p["0.bias"])[: batch.rows]
-            return logits, logits
-        h = h[: batch.rows]
-        return linear(h, p[f"{last}.weight"], p[f"{last}.bias"]), h
+    @property
+    def hidden_layers(self) -> int:
+        return self.layers - 1
+
+    @property
+    def local_output(self) -> bool:
+        return True
+
+    @property
+    def hops(self) -> int:
+        return 0
+
+    def hidden_layer(
+        self,
+        p: Parameters,
+        number: int,
+        h: Matrix,
+        graph: Neighbours,  # noqa: ARG002
+        rows: int,
+        noise: Noise | None,
+    ) -> Tensor:
+        found = linear(h, p[f"{number}.weight"], p[f"{number}.bias"])
+        return relu_drop(found[:rows], self.dropout, noise)
+
+    def output_layer(self, p: Parameters, h: Matrix, graph: Neighbours, rows: int, noise: Noise | None) -> Readout:  # noqa: ARG002
+        last = self.hidden_layers
+        if not isinstance(h, Tensor):  # one layer only
+            logits = linear(h, p["0.weight"], p["0.bias"])[:rows]
+            return Readout(logits, None, None, logits)
+        return Readout(h[:rows], p[f"{last}.weight"], p[f"{last}.bias"], h[:rows])
 
 
 @dataclass(frozen=True)
@@ -74,6 +94,10 @@ class MostFrequent(Model):
     def forward(self, p: Parameters, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:  # noqa: ARG002
         logits = torch.log(p["shares"] + 1e-9).expand(batch.rows, -1)
         return logits, logits
+
+    @property
+    def hops(self) -> int:
+        return 0
 
     @property
     def takes_classes(self) -> bool:

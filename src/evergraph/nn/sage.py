@@ -8,8 +8,18 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from evergraph.nn.base import Batch, Draw, Model, Parameters, check_settings, widths
-from evergraph.nn.ops import Matrix, Neighbours, Noise, drop, linear, mean_beside, mix_mean, relu_drop
+from evergraph.nn.base import Draw, LayeredModel, Parameters, Readout, check_settings, widths
+from evergraph.nn.ops import (
+    Matrix,
+    Neighbours,
+    Noise,
+    drop,
+    linear,
+    linear_mix_mean_relu,
+    mean_beside,
+    mix_mean,
+    relu_drop,
+)
 
 __all__ = ["GraphSAGE", "JKNet"]
 
@@ -17,7 +27,7 @@ _INPUT_WEIGHTS = ("0.self.weight", "0.neighbours.weight")
 
 
 @dataclass(frozen=True)
-class GraphSAGE(Model):
+class GraphSAGE(LayeredModel):
     """Each layer adds a linear map of the vertex to one of the mean over its neighbours (including itself).
 
     Dropout is applied before each layer, also to the features.
@@ -49,17 +59,30 @@ class GraphSAGE(Model):
     def input_weights(self) -> tuple[str, ...]:
         return _INPUT_WEIGHTS
 
-    def forward(self, p: Parameters, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:
-        h = drop(batch.x, self.dropout, noise)
-        last = self.layers - 1
-        for number in range(last):
-            h = relu_drop(_layer(p, number, h, batch.graph, len(batch.graph)), self.dropout, noise)
-        logits = _layer(p, last, h, batch.graph, batch.rows)
-        return logits, h[: batch.rows] if isinstance(h, Tensor) else logits
+    @property
+    def hidden_layers(self) -> int:
+        return self.layers - 1
+
+    def hidden_layer(
+        self, p: Parameters, number: int, h: Matrix, graph: Neighbours, rows: int, noise: Noise | None
+    ) -> Tensor:
+        if not number:
+            h = drop(h, self.dropout, noise)
+        return _hidden_layer(p, number, h, graph, rows, self.dropout, noise)
+
+    def output_layer(self, p: Parameters, h: Matrix, graph: Neighbours, rows: int, noise: Noise | None) -> Readout:
+        if not isinstance(h, Tensor):  # one layer only: the sum over neighbours is narrower after the linear map
+            own, near, bias = _parameters(p, 0)
+            weight, added = torch.cat([own, near], 1), torch.cat([bias, torch.zeros_like(bias)])
+            logits = mix_mean(graph, linear(drop(h, self.dropout, noise), weight, added), rows)
+            return Readout(logits, None, None, logits)
+        vectors = h if self.hidden_layers else drop(h, self.dropout, noise)
+        own, near, bias = _parameters(p, self.hidden_layers)
+        return Readout(vectors, torch.cat([own, near]), bias, h[:rows], graph=graph)
 
 
 @dataclass(frozen=True)
-class JKNet(Model):
+class JKNet(LayeredModel):
     """Jumping knowledge: a linear output layer reads the results of all GraphSAGE layers, concatenated.
 
     Parameters
@@ -90,15 +113,25 @@ class JKNet(Model):
     def input_weights(self) -> tuple[str, ...]:
         return _INPUT_WEIGHTS
 
-    def forward(self, p: Parameters, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:
-        h: Matrix = batch.x
-        found = []
-        for number in range(self.layers):
-            rows = batch.rows if number == self.layers - 1 else len(batch.graph)
-            h = relu_drop(_layer(p, number, h, batch.graph, rows), self.dropout, noise)
-            found.append(h[: batch.rows])
-        hidden = torch.cat(found, 1)
-        return linear(hidden, p["out.weight"], p["out.bias"]), hidden
+    @property
+    def hidden_layers(self) -> int:
+        return self.layers
+
+    @property
+    def local_output(self) -> bool:
+        return True
+
+    def hidden_layer(
+        self, p: Parameters, number: int, h: Matrix, graph: Neighbours, rows: int, noise: Noise | None
+    ) -> Tensor:
+        """Return the results of all layers so far, side by side."""
+        below = h[:, -self.hidden :] if number and isinstance(h, Tensor) else h
+        found = _hidden_layer(p, number, below, graph, rows, self.dropout, noise)
+        return torch.cat([h[:rows], found], 1) if number and isinstance(h, Tensor) else found
+
+    def output_layer(self, p: Parameters, h: Matrix, graph: Neighbours, rows: int, noise: Noise | None) -> Readout:  # noqa: ARG002
+        assert isinstance(h, Tensor)  # noqa: S101  # there is at least one hidden layer
+        return Readout(h[:rows], p["out.weight"], p["out.bias"], h[:rows])
 
 
 def _draw_layer(number: int, inputs: int, outputs: int, draw: Draw) -> Parameters:
@@ -109,12 +142,18 @@ def _draw_layer(number: int, inputs: int, outputs: int, draw: Draw) -> Parameter
     return p
 
 
-def _layer(p: Parameters, number: int, h: Matrix, graph: Neighbours, rows: int) -> Tensor:
-    """Compute one layer; the sum over neighbours is on the side of the linear maps that is narrower."""
-    own, near = p[f"{number}.self.weight"], p[f"{number}.neighbours.weight"]
+def _parameters(p: Parameters, number: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The weights of a layer for the vertex and for its neighbours, and the bias."""
     bias = p[f"{number}.self.bias"] + p[f"{number}.neighbours.bias"]
-    inputs, outputs = own.shape
-    if not isinstance(h, Tensor) or outputs <= inputs:
-        z = linear(h, torch.cat([own, near], 1), torch.cat([bias, torch.zeros_like(bias)]))
-        return mix_mean(graph, z, rows)
-    return linear(mean_beside(graph, h, rows), torch.cat([own, near]), bias)
+    return p[f"{number}.self.weight"], p[f"{number}.neighbours.weight"], bias
+
+
+def _hidden_layer(
+    p: Parameters, number: int, h: Matrix, graph: Neighbours, rows: int, dropout: float, noise: Noise | None
+) -> Tensor:
+    """Compute one layer; the sum over neighbours is on the side of the linear maps that is narrower."""
+    own, near, bias = _parameters(p, number)
+    if isinstance(h, Tensor) and own.shape[0] < own.shape[1]:
+        found = linear(mean_beside(graph, h, rows), torch.cat([own, near]), bias)
+        return relu_drop(found, dropout, noise)
+    return linear_mix_mean_relu(graph, h, own, near, bias, rows, dropout, noise)

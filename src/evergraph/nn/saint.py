@@ -13,9 +13,10 @@ from torch import Tensor
 
 from evergraph.compiled import compiled
 from evergraph.errors import InputError
-from evergraph.nn.base import Batch, Draw, Model, Parameters, check_settings
-from evergraph.nn.ops import Matrix, MixedMatrix, Neighbours, Noise, SparseMatrix
+from evergraph.nn.base import Batch, Draw, Model, Parameters, Readout, check_settings
+from evergraph.nn.ops import Kernels, Matrix, MixedMatrix, Neighbours, Noise, SparseMatrix
 from evergraph.nn.sage import JKNet
+from evergraph.nn.sampling import Edges, LocalGraph, induced, squared_norms, walked
 
 __all__ = ["GraphSAINT", "Sampler", "SubgraphSampler", "row_slicer"]
 
@@ -83,11 +84,57 @@ class GraphSAINT(Model):
     def parameters(self, inputs: int, outputs: int, draw: Draw) -> Parameters:
         return self.base.parameters(inputs, outputs, draw)
 
+    @property
+    def hops(self) -> int | None:
+        return self.base.hops
+
+    @property
+    def unwrapped(self) -> Model:
+        return self.base
+
+    def step_memory(self, inputs: int, outputs: int) -> tuple[float, float]:
+        return self.base.step_memory(inputs, outputs)
+
+    def subgraphs(
+        self, edges: Edges, labelled: NDArray[np.integer], most: int, device: torch.device, kernels: Kernels
+    ) -> Callable[[np.random.Generator], LocalGraph]:
+        """Return what draws the samples of `batches`, smaller ones if they would be too large."""
+        if self.normalise:
+            raise InputError(
+                "normalise needs counts of all edges, which do not fit into the memory limit",
+                fix="set normalise=False, or raise the limit",
+            )
+        degrees = edges.degrees(np.arange(len(edges), dtype=np.int32))
+        roots, steps, population = labelled, self.walk_length, len(labelled)
+        up_to: NDArray[np.float64] | None = None
+        if self.sampler == "node":
+            up_to, steps, population = np.cumsum(squared_norms(edges, degrees)), 0, len(edges)
+        elif self.sampler == "edge":
+            roots, steps, population = np.flatnonzero(degrees > 0), 1, int(degrees.sum(dtype=np.int64)) // 2
+            if not population:
+                raise InputError("the graph has no edges to sample", fix='use the sampler "walk" or "node"')
+        number = self.size if isinstance(self.size, int) else max(round(self.size * population), 1)
+        number = max(min(number, most // (steps + 1)), 1)
+        mark = np.zeros(len(edges), np.int32)
+
+        def draw(rng: np.random.Generator) -> LocalGraph:
+            if up_to is None:
+                chosen = roots[rng.integers(len(roots), size=number)]
+            else:
+                chosen = np.searchsorted(up_to, np.sort(rng.random(number)) * up_to[-1], side="right")
+            vertices = walked(edges, chosen, rng.random((number, steps)), mark)
+            return induced(edges, vertices, mark, device=device, kernels=kernels)
+
+        return draw
+
     def input_weights(self) -> tuple[str, ...]:
         return self.base.input_weights()
 
     def forward(self, p: Parameters, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:
         return self.base.forward(p, batch, noise)
+
+    def readout(self, p: Parameters, batch: Batch, noise: Noise | None) -> Readout:
+        return self.base.readout(p, batch, noise)
 
     def closed_form(self, counts: Tensor) -> Parameters | None:
         return self.base.closed_form(counts)

@@ -340,7 +340,7 @@ class Reads:
             around: dict[int, None] = {}
             for row in edge:
                 # Newest first: vertices are in the order of time.
-                around |= dict.fromkeys(links.indices[links.indptr[row] : links.indptr[row + 1]][::-1].tolist())
+                around |= dict.fromkeys(links.near(row)[::-1].tolist())
             new = [row for row in around if row not in found]
             edge = new[: max(limit - len(found), 0)]
             left_out += len(new) - len(edge)
@@ -357,7 +357,7 @@ class Reads:
         counts: dict[int, int] = defaultdict(int)
         inside = set(rows.tolist())
         for row in members:
-            for other in links.indices[links.indptr[row] : links.indptr[row + 1]].tolist():
+            for other in links.near(row).tolist():
                 counts[other] += other not in inside
         others = sorted((row for row, count in counts.items() if count), key=lambda row: (-counts[row], row))
         room = limit - len(members)
@@ -557,7 +557,7 @@ def _row(graph: EvolvingGraph, id: str) -> int:
 def _edges_among(graph: EvolvingGraph, rows: NDArray[np.int64]) -> list[tuple[int, int]]:
     """Return the edges among vertices as pairs of places in ``rows``."""
     links, order = graph.links, np.argsort(rows)
-    others = [links.indices[links.indptr[row] : links.indptr[row + 1]] for row in rows.tolist()]
+    others = [links.near(row) for row in rows.tolist()]
     source = np.repeat(np.arange(len(rows)), [len(found) for found in others])
     target = np.concatenate(others) if others else np.empty(0, np.int64)
     places = order[np.minimum(np.searchsorted(rows, target, sorter=order), len(rows) - 1)] if len(rows) else target

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import mmap
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -15,7 +17,8 @@ from evergraph.storage.files import refuse_link, sync_folder, write_atomic, writ
 __all__ = ["Objects"]
 
 _NAME = re.compile(r"[0-9a-f]{64}\.[a-z]+")
-_PENDING = ".pending"
+_PENDING, _CHECKED = ".pending", ".checked"
+_LARGE = 2**20  # bytes; smaller objects are compared with their hash whenever they are read
 
 
 class Objects:
@@ -23,6 +26,11 @@ class Objects:
 
     A writer notes the names of the objects it is about to write in the file ``.pending``. If it is killed, the next
     writer finds there what may be left over and does not have to scan the folder.
+
+    Small objects are compared with their hash whenever they are read. Hashing a large one takes longer than reading a
+    part of it, so `view` notes in the file ``.checked`` which large objects it has compared, with size, inode and times
+    of the file. As long as these are the same, it does not read the whole object again, as git does with its index.
+    `read` and `verify` always compare.
 
     Parameters
     ----------
@@ -57,6 +65,9 @@ class Objects:
             staged = path.with_name(f"{name}.new")
             write_synced(staged, data)
             staged.replace(path)
+            if len(data) >= _LARGE:
+                with path.open("rb") as file:
+                    self._note_checked(name, _stamp(file.fileno()))
         return name
 
     def sync(self) -> None:
@@ -73,9 +84,50 @@ class Objects:
             data = path.read_bytes()
         except OSError as error:
             raise os_error(error, "it cannot be read", damaged=partial(self._damaged, path)) from error
-        if hashlib.sha256(data).hexdigest() != name[:64]:
-            raise self._damaged(path, "the contents are not those that were saved")
+        self._compare(name, data)
         return data
+
+    def _compare(self, name: str, data: bytes | mmap.mmap) -> None:
+        if hashlib.sha256(data).hexdigest() != name[:64]:
+            raise self._damaged(self.folder / name, "the contents are not those that were saved")
+
+    def view(self, name: str, check: Callable[[bytes | mmap.mmap], None]) -> bytes | mmap.mmap:
+        """Return the bytes of an object, as a memory map if it is large, after comparing them with its hash.
+
+        ``check`` raises an error if the contents are invalid. A large object that has not changed since it was last
+        compared and checked is neither hashed nor checked again.
+        """
+        path = self.folder / name
+        try:
+            large = bool(_NAME.fullmatch(name)) and path.stat().st_size >= _LARGE
+            if large:
+                with path.open("rb") as file:
+                    data, stamp = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), _stamp(file.fileno())
+        except OSError as error:
+            raise os_error(error, "it cannot be read", damaged=partial(self._damaged, path)) from error
+        if not large:
+            content = self.read(name)
+            check(content)
+            return content
+        if self._checked().get(name) != stamp:
+            self._compare(name, data)
+            check(data)
+            self._note_checked(name, stamp)
+        return data
+
+    def _checked(self) -> dict[str, str]:
+        """Return the stamps of the objects that have been compared with their hashes."""
+        try:
+            lines = (self.folder / _CHECKED).read_text(errors="replace").splitlines()
+        except OSError:
+            return {}
+        return dict(line.split(" ", 1) for line in lines if " " in line)
+
+    def _note_checked(self, name: str, stamp: str) -> None:
+        noted = {one: other for one, other in self._checked().items() if (self.folder / one).is_file()}
+        text = "".join(f"{one} {other}\n" for one, other in (noted | {name: stamp}).items())
+        with contextlib.suppress(OSError):  # of another user, or read-only: then it is compared again
+            write_atomic(self.folder / _CHECKED, text.encode(), sync=False)
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove objects that are not needed any more, if they exist."""
@@ -103,7 +155,7 @@ class Objects:
         """Remove all objects and unfinished files."""
         if self.folder.is_dir():
             for entry in list(os.scandir(self.folder)):
-                if _NAME.fullmatch(entry.name.removesuffix(".new")) or entry.name.startswith(_PENDING):
+                if _NAME.fullmatch(entry.name.removesuffix(".new")) or entry.name.startswith((_PENDING, _CHECKED)):
                     Path(entry.path).unlink()
         self._noted = []
 
@@ -120,3 +172,9 @@ class Objects:
     def _hash(path: Path) -> str:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _stamp(handle: int) -> str:
+    """Return what changes when a file is written to or replaced; the first number is the version of the checks."""
+    status = os.fstat(handle)
+    return f"1 {status.st_size} {status.st_ino} {status.st_mtime_ns} {status.st_ctime_ns}"

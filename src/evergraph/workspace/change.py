@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 from collections import Counter
@@ -16,15 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evergraph.errors import DamagedWorkspaceError, StaleError
+from evergraph.graph.blocks import joined
 from evergraph.names import inputs_of_version_0_1
 from evergraph.storage.decoding import InvalidContentError, converted, decoding, parse_json
 from evergraph.storage.objects import Objects
-from evergraph.storage.records import Records
+from evergraph.storage.records import Records, Row
 from evergraph.workspace.store import Classes, Store, WorkspaceState, class_numbers, valid_in
 
 if TYPE_CHECKING:
     from evergraph.detect import Detector
     from evergraph.graph.evolving import EvolvingGraph
+    from evergraph.graph.segments import Segment
     from evergraph.learning.learner import LifelongLearner
     from evergraph.nn.base import Model
 
@@ -101,26 +104,27 @@ class Contents:
     @classmethod
     def read(cls, records: Records, objects: Objects, classes: Classes, version: int | None = None) -> Contents:
         """Read the contents of a version (None: the current one)."""
-        from evergraph.graph.arrays import decode, find_damage, join
+        from evergraph.graph.arrays import are_times
+        from evergraph.graph.segments import decode, join
 
-        rows = records.select("segments", f"{valid_in(version)} ORDER BY segment")
         with decoding(objects.folder, _damaged_graph):
-            segments = [decode(objects.read(row.object)) for row in rows]
-            graph = join(segments)
-            vertices, labels = (
-                np.concatenate([part[name] for part in segments if name in part]) for name in ("vertices", "labels")
-            )
+            rows = records.select("segments", f"{valid_in(version)} ORDER BY segment")
+            files = StoredSegments({row.object: objects.view(row.object, check_segment) for row in rows})
+            segments = [decode(files.contents[row.object]) for row in rows]
+            graph = replace(join(segments), source=files)
+            if not are_times(graph.times[[0, -1]]):
+                raise InvalidContentError("times are out of range")
+            parts = [part for part in segments if "vertices" in part]
+            vertices = joined(parts[0]["vertices"], [part["vertices"] for part in parts[1:]])
+            labels = np.concatenate([part["labels"] for part in parts])
             if not len(vertices) == len(labels) == len(graph):
                 raise InvalidContentError("the numbers of vertices and labels differ")
-            if (problem := find_damage(graph)) is not None:
-                raise InvalidContentError(problem)
             most = max([*classes.rows, *classes.gone], default=0)
             if labels.min() < -1 or labels.max() > most:
                 raise InvalidContentError("labels are out of range")
-        found = records.select("labels", valid_in(version))
+        found = later_labels(records, parts, version)
         if not all(row.label is None or 0 <= row.label <= most for row in found):
             raise InvalidContentError("labels are out of range")
-        labels = np.array(labels)
         places = cls(graph, vertices, labels).rows_of(row.vertex for row in found)
         labels[places] = [-1 if row.label is None else row.label for row in found]
         return cls.of(graph, vertices, labels, classes)
@@ -128,23 +132,68 @@ class Contents:
     def rows_of(self, vertices: Iterable[int]) -> NDArray[np.int64]:
         """Return the row of each vertex in the graph; -1 if it is not in the graph."""
         wanted, order = np.fromiter(vertices, np.int64), self._order
-        places = order[np.minimum(np.searchsorted(self.vertices, wanted, sorter=order), len(order) - 1)]
+        places = np.minimum(np.searchsorted(self.vertices, wanted, sorter=order), len(self.vertices) - 1)
+        places = places if order is None else order[places]
         return np.where(self.vertices[places] == wanted, places, -1)
 
     @cached_property
-    def _order(self) -> NDArray[np.int64]:
-        return np.argsort(self.vertices, kind="stable")  # fast, because they are nearly always in order already
+    def _order(self) -> NDArray[np.int64] | None:
+        """The rows in the order of the numbers of their vertices; None if they are in that order already."""
+        vertices = np.asarray(self.vertices)
+        return None if (vertices[1:] > vertices[:-1]).all() else np.argsort(vertices, kind="stable")
+
+
+class StoredSegments:
+    """The objects that a graph has been read from: bytes, or memory maps of large ones, by name."""
+
+    def __init__(self, contents: Mapping[str, Any]) -> None:
+        self.contents = contents
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StoredSegments, ({},)  # the arrays of a copied graph are copies
+
+    def check(self) -> int:
+        """Compare all objects with their hashes; return the number of bytes read."""
+        for name, data in self.contents.items():
+            if hashlib.sha256(data).hexdigest() != name[:64]:
+                raise _damaged_graph(Path(name), "the contents are not those that were saved")
+        return sum(map(len, self.contents.values()))
+
+
+def check_segment(data: Any) -> None:
+    """Raise an error if the bytes of a segment are invalid."""
+    from evergraph.graph.segments import decode, find_segment_damage
+
+    if (problem := find_segment_damage(decode(data))) is not None:
+        raise InvalidContentError(problem)
+
+
+def later_labels(records: Records, segments: Iterable[Segment], version: int | None) -> list[Row]:
+    """Return the rows of labels that arrived after the segments with their vertices were written."""
+    found: list[Row] = []
+    for part in segments:
+        numbers, since = part["vertices"], int(part["version"][0]) if "version" in part else 0
+        limits = (int(numbers.min()), int(numbers.max()), since)
+        found += records.select("labels", f"vertex BETWEEN ? AND ? AND since > ? AND {valid_in(version)}", *limits)
+    return found
 
 
 def put_segment(
-    objects: Objects, segment: Mapping[str, NDArray[Any]], vertices: NDArray[np.int64], labels: NDArray[np.int32]
+    objects: Objects,
+    segment: Mapping[str, NDArray[Any]],
+    vertices: NDArray[np.int64],
+    labels: NDArray[np.int32],
+    version: int,
 ) -> str:
-    """Write a segment of the graph with the numbers of its vertices and their classes; return the object's name."""
-    from evergraph.graph.arrays import encode
+    """Write a segment of the graph with the numbers of its vertices and their classes; return the object's name.
+
+    ``version`` is the version of the labels: those of later versions are in the records.
+    """
+    from evergraph.graph.segments import encode
 
     arrays: dict[str, NDArray[Any]] = dict(segment)
     if len(vertices):
-        arrays |= {"vertices": vertices, "labels": labels.astype(np.int32)}
+        arrays |= {"vertices": vertices, "labels": labels.astype(np.int32), "version": np.array([version])}
     return objects.put(encode(arrays), "segment")
 
 

@@ -24,10 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evergraph.errors import os_error
-from evergraph.graph.arrays import base_segment, find_damage, from_arrays
+from evergraph.graph.arrays import find_damage, from_arrays
 from evergraph.graph.classes import UNSEEN
 from evergraph.graph.columns import Columns
 from evergraph.graph.evolving import EvolvingGraph
+from evergraph.graph.segments import base_segment
 from evergraph.graph.times import TimeAxis
 from evergraph.storage.checksummed import load_json
 from evergraph.storage.decoding import InvalidJsonError, converted, decoding, parse_json, read_array
@@ -59,12 +60,14 @@ _WAIT = 600.0  # seconds to wait for another process that is converting
 _CHANGED = {
     2: "CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL, checksum INTEGER NOT NULL) STRICT;",
     3: "",
+    4: "",  # only segments have changed, and older ones are read as they are
+    5: "",  # likewise
 }
 """The tables of older formats that have changed since, by format."""
 
 
 def upgrade(folder: Path) -> None:
-    """Upgrade the database of a workspace of format 2 or 3."""
+    """Upgrade the database of a workspace of format 2, 3, 4 or 5."""
     with locked(folder, "workspace", _WAIT):
         for version, sql in _CHANGED.items():
             older = Schema(sql, application=SCHEMA.application, version=version)
@@ -303,7 +306,8 @@ class _Conversion:
             arrays = {name: entry for name, entry in state["graph"]["arrays"].items() if not _is_label(name)}
             key = json.dumps([arrays, state["graph"]["since"]])
             if key not in written:
-                name = put_segment(self.objects, base_segment(unlabelled(graph)), np.array(vertices), found)
+                # Version 0: all labels of the records are later ones.
+                name = put_segment(self.objects, base_segment(unlabelled(graph)), np.array(vertices), found, 0)
                 written[key] = (len(written) + 1, name, found)
             number, name, first = written[key]
             segments[version] = {(number,): (name,)}

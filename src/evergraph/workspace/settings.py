@@ -103,9 +103,6 @@ def change_settings(
     keep: int | None = None,
 ) -> Outcome:
     """Change settings; see `Workspace.set`."""
-    from evergraph.inputs.vocabulary import as_inputs, blocks_of
-    from evergraph.learning.learner import LifelongLearner
-
     state, graph = change.state, change.graph
     learner = read_description(change.objects, state)
     before, settings, pending = current_settings(state.settings, learner), state.settings, dict(state.settings.pending)
@@ -129,12 +126,17 @@ def change_settings(
         if decides_with(learner["detector"], new):
             learner["detector"] = pending.pop("detector")
     if inputs is not None:
+        from evergraph.inputs.vocabulary import as_inputs, blocks_of
+
         inputs = as_inputs(inputs)
         blocks_of(graph, inputs)  # refuses what the graph does not have
         wanted["inputs"] = pending["inputs"] = inputs
         if inputs == learner["settings"]["inputs"]:
             del pending["inputs"]
-    LifelongLearner(steps=1 if steps is None else steps, lr=lr)  # refuses wrong values
+    if steps is not None or lr is not None:
+        from evergraph.learning.learner import LifelongLearner  # it imports torch
+
+        LifelongLearner(steps=1 if steps is None else steps, lr=lr)  # refuses wrong values
     for name, value in (("steps", steps), ("lr", lr)):
         if value is not None:
             wanted[name] = learner["settings"][name] = described(value)

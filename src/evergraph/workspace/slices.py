@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from evergraph.datasets.tables import Columns, read_edges, read_vertices
 from evergraph.errors import InputError, NothingToDoError
 from evergraph.graph import ids as id_columns
-from evergraph.graph.arrays import base_segment, extend, slice_segment
+from evergraph.graph.blocks import append_rows, joined
 from evergraph.graph.columns import EdgeColumns, VertexColumns, check_edges, check_vertices
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.graph.features import Numbers, Vectors
+from evergraph.graph.segments import base_segment, extend, slice_segment
 from evergraph.inputs.encoders import Encoder, same_encoder
 from evergraph.inputs.encoding import OnEncoded, encoded
 from evergraph.presentation.text import command_line, counted
@@ -57,8 +58,8 @@ def add(
         _refuse_known(change, new, vertices)  # says more of it
         raise
     grown = extend(graph, segment)
-    added, joined = len(grown) - len(graph), grown.n_edges - graph.n_edges
-    if not added and not joined:
+    added, edges_ = len(grown) - len(graph), grown.n_edges - graph.n_edges
+    if not added and not edges_:
         raise NothingToDoError("there are no new vertices or edges")
     numbers, labels = np.arange(state.next_vertex, state.next_vertex + added), np.empty(0, np.int32)
     labelled, warned = 0, dict[str, Any]()
@@ -73,22 +74,22 @@ def add(
         labels = _class_numbers(change, new)
         labelled = int((labels >= 0).sum())
         _write_labels(change, new, numbers, labels)
-    name = put_segment(change.objects, segment, numbers, labels)
+    name = put_segment(change.objects, segment, numbers, labels, change.version)
     number = change.records.value("SELECT max(segment) FROM segments") + 1
     change.records.insert("segments", [(number, name, change.version, None)])
     # No new vertex is older than an old one, so the new ones are the last rows.
     change.contents = Contents.of(
         grown,
-        np.concatenate([change.contents.vertices, numbers]),
-        np.concatenate([change.contents.labels, labels]),
+        joined(change.contents.vertices, [numbers]),
+        append_rows(change.contents.labels, [labels]),
         read_classes(change.records) if labelled else state.classes,
     )
     parts = (
-        f"{counted(added, 'vertex', 'vertices')} ({labelled:,} labelled) and {counted(joined, 'edge')}",
+        f"{counted(added, 'vertex', 'vertices')} ({labelled:,} labelled) and {counted(edges_, 'edge')}",
         f"now up to {grown.axis.label(last)}",
     )
     change.state = replace(state, next_vertex=state.next_vertex + added)
-    return change.finish("add", *parts, vertices=added, labelled=labelled, edges=joined, **warned)
+    return change.finish("add", *parts, vertices=added, labelled=labelled, edges=edges_, **warned)
 
 
 def _class_numbers(change: Change, new: VertexColumns) -> NDArray[np.int32]:
@@ -134,7 +135,7 @@ def remove(
     change.count_labels(zip(graph.times[labelled].tolist(), before.labels[labelled].tolist(), strict=True), [])
     numbers, labels = np.delete(before.vertices, rows), np.delete(before.labels, rows)
     # The rest becomes one new segment, so that the removed data is deleted together with the older versions.
-    name = put_segment(change.objects, base_segment(unlabelled(left)), numbers, labels)
+    name = put_segment(change.objects, base_segment(unlabelled(left)), numbers, labels, version)
     records.replace("segments", "until IS NULL", (), until=version)
     records.insert("segments", [(records.value("SELECT max(segment) FROM segments") + 1, name, version, None)])
     change.contents = Contents(left, numbers, labels)

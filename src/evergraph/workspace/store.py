@@ -4,7 +4,7 @@
 
     WS/
       workspace.db       versions, classes, labels, decisions, models: one transaction per command
-      objects/4f2a….segment, ….json, ….safetensors   slices of the graph and trained models, named by their hash
+      objects/4f2a….segment, ….json, ….safetensors   parts of the graph and trained models, named by their hash
       .lock              held by the only writer
 
 A command writes its objects, waits until the disk confirms them, and commits one transaction. If it is killed before
@@ -129,7 +129,7 @@ CREATE TABLE garbage (object TEXT PRIMARY KEY, checksum INTEGER NOT NULL) STRICT
         for table in VERSIONED
     ),
     application=0x45564752,  # EVGR
-    version=4,
+    version=6,  # 5 had no texts compressed with zstd; 4 had no merged segments, and edges in another order
 )
 
 
@@ -531,7 +531,7 @@ class Store:
                 fix="create a workspace with ws init",
             )
         with self._read_errors():
-            old = self.database.path.exists() and self.database.version in (2, 3)
+            old = self.database.path.exists() and 2 <= self.database.version < SCHEMA.version
         if old:
             from evergraph.workspace.convert import upgrade
 

@@ -8,21 +8,17 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evergraph.detect import Detector
 from evergraph.errors import InputError, NothingToDoError
 from evergraph.graph import ids as id_columns
-from evergraph.graph.arrays import base_segment
 from evergraph.graph.evolving import EvolvingGraph
-from evergraph.learning.learner import LifelongLearner
+from evergraph.graph.segments import base_segment
 from evergraph.learning.task import Task
-from evergraph.learning.training import OnStep
 from evergraph.names import DEFAULT_DETECTOR, DEFAULT_MODEL, build_detector, build_model
-from evergraph.nn.base import Model
 from evergraph.presentation.text import command_line, counted
 from evergraph.storage.objects import Objects
 from evergraph.storage.records import Records
@@ -39,7 +35,6 @@ from evergraph.workspace.change import (
     write_log,
     write_state,
 )
-from evergraph.workspace.predict import best_classes, without_labels_of
 from evergraph.workspace.scores import count_fresh
 from evergraph.workspace.settings import decides_with
 from evergraph.workspace.store import (
@@ -55,6 +50,12 @@ from evergraph.workspace.store import (
     trained_on,
     write_settings,
 )
+
+if TYPE_CHECKING:
+    from evergraph.detect import Detector
+    from evergraph.learning.learner import LifelongLearner
+    from evergraph.learning.training import OnStep
+    from evergraph.nn.base import Model
 
 __all__ = ["LEAST", "RestartChoice", "choose_restart", "next_task", "plan", "rollback", "run", "save", "train"]
 
@@ -76,6 +77,8 @@ def next_task(graph: EvolvingGraph, history: int | None, retired: Sequence[str] 
     >>> [(task.start, task.time - 1) for task in tasks]
     [(1, 1), (1, 2), (2, 2)]
     """
+    from evergraph.workspace.predict import without_labels_of
+
     labelled = graph.codes[np.searchsorted(graph.times, graph.last_time) :] >= 0
     some = bool(labelled.any())
     longer = int(some and not labelled.all())
@@ -268,6 +271,8 @@ def create(
     on_step: OnStep | None,
 ) -> None:
     """Train the first model of a workspace and write its first version."""
+    from evergraph.learning.learner import LifelongLearner
+
     learner = LifelongLearner(
         own[0] or build_model(DEFAULT_MODEL), own[1] or build_detector(DEFAULT_DETECTOR), restart="warm", **learning
     )
@@ -284,7 +289,8 @@ def create(
     write_log(records, 1, "init", what)
     records.insert("classes", ((number, name, number, None, None, 1, None) for name, number in numbers.items()))
     _write_model(records, record, learner, numbers)
-    records.insert("segments", [(1, put_segment(objects, base_segment(unlabelled(graph)), vertices, labels), 1, None)])
+    name = put_segment(objects, base_segment(unlabelled(graph)), vertices, labels, 1)
+    records.insert("segments", [(1, name, 1, None)])
     unlabelled_rows = np.flatnonzero(labels < 0).tolist()
     records.insert(
         "labels",
@@ -402,6 +408,8 @@ def choose_restart(backtest: Backtest, learner: LifelongLearner, task: Task, *, 
     stale
         Whether the model is outdated for another reason than new labels.
     """
+    from evergraph.workspace.predict import best_classes
+
     graph, restart = task.graph, backtest.restart
     other = "cold" if restart == "warm" else "warm"
     alternative = backtest.alternative.set_params(restart=other).adapt(backtest.task)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-from evergraph.errors import DamagedWorkspaceError, InputError
+from evergraph.errors import DamagedWorkspaceError, EvergraphError, InputError
 from evergraph.graph.columns import Columns
 from evergraph.storage.records import Records
 from evergraph.workspace.change import Change, Contents, Outcome, read_description, read_inputs, read_learner
@@ -371,7 +371,7 @@ class Workspace:
         from evergraph.workspace import slices
 
         with self._change() as change:
-            return slices.add(
+            outcome = slices.add(
                 change,
                 vertices,
                 edges,
@@ -381,6 +381,17 @@ class Workspace:
                 encoder=encoder,
                 on_encoded=on_encoded,
             )
+        self._compact(change.contents, outcome.version)
+        return outcome
+
+    def _compact(self, contents: Contents, version: int) -> None:
+        """Merge small segments; what cannot be done now is done after another slice."""
+        from evergraph.workspace.compaction import compact
+
+        try:
+            compact(self.store, contents, version)
+        except (EvergraphError, OSError) as error:
+            log.info("Segments of the graph were not merged: %s", error)
 
     def remove(
         self,
