@@ -6,6 +6,8 @@ The threads are Python's, because compiled code releases the interpreter lock. O
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import math
 import os
 import sys
@@ -13,12 +15,13 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
 import numba
 import numpy as np
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numpy.typing import NDArray
 
 __all__ = [
@@ -47,12 +50,44 @@ def compiled(function: Callable[..., Any], *, inline: bool = False) -> Callable[
     Fused multiply-add is allowed. NaN and infinity are respected. With ``inline``, it becomes part of the compiled
     functions that call it; LLVM does the same by itself for small functions.
     """
-    compiler = partial(numba.njit, nogil=True, fastmath={"contract"}, error_model="numpy", forceinline=inline)
-    try:
-        kernel: Callable[..., Any] = compiler(cache=True)(function)
-    except RuntimeError:  # no writable folder: compile each time
-        kernel = compiler()(function)
+    kernel: Any = numba.njit(nogil=True, fastmath={"contract"}, error_model="numpy", forceinline=inline)(function)
+    with contextlib.suppress(RuntimeError):  # no writable folder: compile each time
+        kernel._cache = _Cache(function)
     return kernel
+
+
+class _Cache(FunctionCache):
+    """Numba's cache of compiled functions, with files that several processes can write at the same time."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)  # type: ignore[no-untyped-call]  # numba's
+        about = (self._cache_path, self._impl.filename_base, self._impl.locator.get_source_stamp())
+        self._cache_file = _CodeFiles(*about)  # type: ignore[no-untyped-call]  # numba's
+
+
+class _CodeFiles(IndexDataCacheFile):
+    """The compiled code of a function: one file per signature and closure, whose name is a hash of these.
+
+    Numba's own index gives a number to each. Two processes that compile different signatures at the same time can give
+    them the same number, and then a third process runs code that expects other arguments, which can end it.
+    """
+
+    def save(self, key: Any, data: Any) -> None:
+        """Write the code for a key, unless the disk is full."""
+        with contextlib.suppress(OSError):
+            self._save_data(self._name(key), (self._source_stamp, key, data))  # type: ignore[no-untyped-call]
+
+    def load(self, key: Any) -> Any:
+        """Return the code for a key; None if there is none, or if it is of another source or cannot be read."""
+        try:
+            stamp, stored, data = self._load_data(self._name(key))  # type: ignore[no-untyped-call]
+        except Exception:  # a damaged pickle can raise any error, and compiling again is right for all
+            return None
+        return data if (stamp, stored) == (self._source_stamp, key) else None
+
+    def _name(self, key: Any) -> str:
+        digest = hashlib.sha256(repr((self._version, key)).encode()).hexdigest()
+        return str(self._index_name.removesuffix(".nbi") + f".{digest[:16]}.nbc")
 
 
 def floats(*shape: int, zero: bool = False) -> NDArray[np.float32]:
