@@ -460,14 +460,15 @@ class Client:
         steps: int | None = None,
         lr: float | None = None,
         inputs: str | Sequence[str] | None = None,
+        memory: str | None = None,
         keep: int | None = None,
     ) -> Outcome:
         """Change settings of the workspace; None leaves a setting as it is.
 
         Parameters
         ----------
-        history, steps, lr, inputs, keep
-            See `Workspace.set`.
+        history, steps, lr, inputs, memory, keep
+            See `Workspace.set`; a memory is given by its name.
         model, detector
             A text as on the command line (``"sage:hidden=64"``), or only the settings to change
             (``{"threshold": 0.5}``); objects cannot be sent.
@@ -476,7 +477,7 @@ class Client:
             if part is not None and not isinstance(part, (str, Mapping)):
                 _refuse(f"the {kind} as an object", "give it as a text, as in 'sage:hidden=64', or give its settings")
         given = {"history": history, "model": model, "detector": detector, "steps": steps, "lr": lr, "inputs": inputs}
-        body = {name: value for name, value in (given | {"keep": keep}).items() if value is not None}
+        body = {name: value for name, value in (given | {"memory": memory, "keep": keep}).items() if value is not None}
         return self._write("settings", _Body.of(body), method="PATCH")
 
     def tag(self, name: str, version: int | str | None = None, *, delete: bool = False) -> Outcome:

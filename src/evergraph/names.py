@@ -1,7 +1,8 @@
 """The registry: names of models, detectors, scores, thresholds, encoders and graphs, and where they are.
 
 A class is imported when its name is first used, so this module does not load torch. Installed packages add names
-through the entry-point groups ``evergraph.models``, ``.detectors``, ``.scores``, ``.thresholds`` and ``.encoders``.
+through the entry-point groups ``evergraph.models``, ``.detectors``, ``.scores``, ``.thresholds``, ``.encoders`` and
+``.memories``.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ __all__ = [
     "DETECTORS",
     "ENCODERS",
     "INPUTS",
+    "MEMORIES",
     "MODELS",
     "SCORES",
     "THRESHOLDS",
@@ -75,6 +77,15 @@ THRESHOLDS = {
     "budget": "evergraph.detect.thresholds:Budget",
     "back-test": "evergraph.detect.thresholds:BackTest",
 }
+MEMORIES = {
+    "random": "evergraph.learning.memory:Random",
+    "recent-per-class": "evergraph.learning.memory:RecentPerClass",
+    "class-mean": "evergraph.learning.memory:ClassMean",
+    "coverage": "evergraph.learning.memory:Coverage",
+    "degree": "evergraph.learning.memory:Degree",
+    "pagerank": "evergraph.learning.memory:PageRank",
+}
+"""Memory policies: which labelled vertices older than the window stay in training."""
 ENCODERS = {
     "static": "evergraph.inputs.encoders:WordLlama",
     "minilm": "evergraph.inputs.encoders:MiniLM",
@@ -105,13 +116,22 @@ _COMPOSED = {
 _REMOVED = {"max_logit", "entropy", "mahalanobis", "nearest", "new_neighbours", "quantile"} | {
     *("sentinel", "bursting", "surplus", "misfit", "remote", "crowding", "smoothed", "together", "propagated")
 }
-_TABLES = {"model": MODELS, "detector": DETECTORS, "score": SCORES, "threshold": THRESHOLDS, "encoder": ENCODERS}
+_TABLES = {
+    "model": MODELS,
+    "detector": DETECTORS,
+    "score": SCORES,
+    "threshold": THRESHOLDS,
+    "encoder": ENCODERS,
+    "memory": MEMORIES,
+}
+_GROUPS = {kind: f"evergraph.{kind}s" for kind in _TABLES} | {"memory": "evergraph.memories"}
 _BASES = {
     "model": "evergraph.nn:Model",
     "detector": "evergraph.detect:Detector",
     "score": "evergraph.detect.scores:Score",
     "threshold": "evergraph.detect.thresholds:Threshold",
     "encoder": "evergraph.inputs.encoders:Encoder",
+    "memory": "evergraph.learning.memory:MemoryPolicy",
 }
 _RELATIVE = "relative-"
 
@@ -182,7 +202,7 @@ def load_plugin(entry: EntryPoint) -> Any:
 def _plugins() -> dict[tuple[str, str], list[EntryPoint]]:
     found: dict[tuple[str, str], list[EntryPoint]] = {}
     for kind in _TABLES:
-        for entry in entry_points(group=f"evergraph.{kind}s"):
+        for entry in entry_points(group=_GROUPS[kind]):
             found.setdefault((kind, entry.name), []).append(entry)
     return found
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 import typer
 
 from evergraph.errors import EvergraphError, InputError
-from evergraph.names import DATASETS, DETECTORS, ENCODERS, MODELS, SCORES, THRESHOLDS, known
+from evergraph.names import DATASETS, DETECTORS, ENCODERS, MEMORIES, MODELS, SCORES, THRESHOLDS, known
 from evergraph.presentation.text import command_line, visible, visible_json
 
 if TYPE_CHECKING:
@@ -160,6 +160,11 @@ INPUTS_HELP = (
     "numbers, encoder (vectors), categories. auto: what the graph has and what pays on its past."
 )
 InputsOption = Annotated[str, option("inputs", "BLOCKS", INPUTS_HELP)]
+POLICY_HELP = (
+    f"Labelled vertices older than the history that stay in training, as in class-mean:2000: {_and(MEMORIES, 'or')}, "
+    "with the number of vertices to keep or, below 1, their share of the older ones. Default: none."
+)
+MemoryOption = Annotated[str, option("memory", "NAME[:BUDGET]", POLICY_HELP, autocompletion=_like("memory"))]
 DEVICE_HELP = (
     "Device to compute on, as torch names it: cpu, cuda, cuda:1. auto: cuda if there is one, else cpu. It is not "
     "stored with the results."
@@ -258,6 +263,7 @@ def chosen_settings(file: SettingsFile | None, options: Mapping[str, Any], also:
     also
         Settings of the file that are used too, although there are no options for them.
     """
+    from evergraph.learning.memory import as_memory
     from evergraph.names import build_detector, build_model, with_settings
 
     stored = {} if file is None else file.settings
@@ -271,6 +277,8 @@ def chosen_settings(file: SettingsFile | None, options: Mapping[str, Any], also:
             found[name] = with_settings(name, stored[name], **changed) if changed else stored[name]
         elif name in _PARTS:
             found[name] = (build_model if name == "model" else build_detector)(value, **parts)
+        elif name == "memory":
+            found[name] = as_memory(value)
         else:
             found[name] = parse_history(value) if name == "history" else value
     if file is not None:

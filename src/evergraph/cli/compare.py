@@ -26,6 +26,7 @@ from evergraph.cli.common import (
     Layers,
     LearningRate,
     MemoryLimit,
+    MemoryOption,
     ModelOption,
     ModeOption,
     Quiet,
@@ -77,6 +78,7 @@ def compare(
     restart: RestartOption = "warm",
     steps: Steps = 200,
     lr: LearningRate = None,
+    memory: MemoryOption = "none",
     first: FirstTask = None,
     label_rate: LabelRate = 1.0,
     label_latency: LabelLatency = 0,
@@ -127,7 +129,7 @@ def compare(
     chosen = candidates(detectors)
     given = {"model": model, "hidden": hidden, "layers": layers, "dropout": dropout, "hops": hops, "history": history}
     given |= {"restart": restart, "steps": steps, "lr": lr, "first": first, "label_rate": label_rate, "mode": mode}
-    given |= {"inputs": inputs, "label_latency": label_latency}
+    given |= {"inputs": inputs, "label_latency": label_latency, "memory": memory}
     configuration = Configuration(
         **chosen_settings(settings, given, also=TRAINING_SETTINGS),
         device=choose_device(device),

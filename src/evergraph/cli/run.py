@@ -29,6 +29,7 @@ from evergraph.cli.common import (
     Layers,
     LearningRate,
     MemoryLimit,
+    MemoryOption,
     ModelOption,
     ModeOption,
     ObjectiveOption,
@@ -101,6 +102,7 @@ def run(
     objective: ObjectiveOption = None,
     steps: Steps = 200,
     lr: LearningRate = None,
+    memory: MemoryOption = "none",
     weight_decay: Annotated[float, typer.Option(metavar="X", help="Weight decay.")] = 0.0,
     first: FirstTask = None,
     label_rate: LabelRate = 1.0,
@@ -142,7 +144,7 @@ def run(
     options |= {"detector": detector, "threshold": threshold, "alpha": alpha, "objective": objective, "steps": steps}
     options |= {"history": history, "restart": restart, "lr": lr, "weight_decay": weight_decay, "first": first}
     options |= {"label_rate": label_rate, "label_latency": label_latency, "mode": mode, "text": text}
-    options |= {"workers": workers}
+    options |= {"workers": workers, "memory": memory}
     chosen = chosen_settings(settings, options)
     configuration = Configuration(**chosen, device=choose_device(device), memory_limit=memory_limit)
     refuse_workspaces(graph)
@@ -203,6 +205,7 @@ def show(to: Console, graph: str, result: Run) -> None:
     from rich.text import Text
 
     from evergraph.evaluation.results import histories, inputs_read
+    from evergraph.workspace.settings import in_words
 
     settings = result.configuration
     size, note = histories(settings["history"], result.rows)
@@ -211,6 +214,7 @@ def show(to: Console, graph: str, result: Run) -> None:
     parts = [
         f"{graph}: {settings['model']['name']}",
         f"history {history}",
+        *([f"memory {in_words(settings['memory'])}"] if settings["memory"] else []),
         f"{settings['restart']} restarts",
         f"{settings['detector']['name']}{threshold}",
         f"{settings['steps']} steps",

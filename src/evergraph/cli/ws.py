@@ -297,6 +297,7 @@ def init(
     objective: common.ObjectiveOption = None,
     steps: common.Steps = 200,
     lr: common.LearningRate = None,
+    memory: common.MemoryOption = "none",
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Random seed.")] = 0,
     keep: Annotated[int, typer.Option(min=2, metavar="N", help="Number of versions kept for ws rollback.")] = 10,
     device: common.Device = "cpu",
@@ -332,7 +333,7 @@ def init(
             _limit(memory_limit)
             options = {"model": model, "hidden": hidden, "layers": layers, "dropout": dropout, "hops": hops}
             options |= {"detector": detector, "threshold": threshold, "alpha": alpha, "objective": objective}
-            options |= {"history": history, "inputs": inputs, "steps": steps, "lr": lr}
+            options |= {"history": history, "inputs": inputs, "steps": steps, "lr": lr, "memory": memory}
             chosen = common.chosen_settings(settings, options)
             loaded = None if encoder is None else load_encoder(encoder)
             read = _read_graph(vertices, edges, graph, columns, every, drop_dangling)

@@ -40,6 +40,9 @@ def change_settings(
     steps: Annotated[int | None, option("steps", "N", "Training steps per update.", min=1)] = None,
     lr: Annotated[float | None, option("lr", "X", "Learning rate.")] = None,
     inputs: Annotated[str | None, option("inputs", "BLOCKS", common.INPUTS_HELP)] = None,
+    memory: Annotated[
+        str | None, option("memory", "NAME[:BUDGET]", common.POLICY_HELP.replace("Default: none", "none turns it off"))
+    ] = None,
     keep: Annotated[int | None, option("keep", "N", "Versions kept for ws rollback.", min=2)] = None,
     wait: Wait = 0,
     as_json: Json = False,
@@ -58,6 +61,7 @@ def change_settings(
         "steps": steps,
         "lr": lr,
         "inputs": inputs,
+        "memory": memory,
         "keep": keep,
     }
     if settings is not None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from evergraph.graph.evolving import EvolvingGraph, TextMode
     from evergraph.graph.times import TimeAxis
     from evergraph.learning.learner import LifelongLearner, Restart
+    from evergraph.learning.memory import MemoryPolicy
     from evergraph.learning.task import History, Mode, Task
     from evergraph.nn import Model
 
@@ -27,7 +28,7 @@ class Configuration:
 
     Parameters
     ----------
-    model, detector, restart, steps, lr, weight_decay, text, inputs
+    model, detector, restart, steps, lr, weight_decay, text, inputs, memory
         See `LifelongLearner`.
     history, first, label_rate, mode, label_latency
         See `tasks`.
@@ -64,6 +65,7 @@ class Configuration:
     inputs: str | Sequence[str] = "auto"
     label_latency: int = 0
     workers: int = 1
+    memory: MemoryPolicy | str | None = None
     device: str = field(default="cpu", compare=False)
     memory_limit: str | int | None = field(default=None, compare=False)
 
@@ -77,6 +79,7 @@ class Configuration:
             raise InputError(f"{self.detector!r} is not a detector", fix="pass one from evergraph.detect")
         learner = self.learner(seed=0)  # checks the other settings
         object.__setattr__(self, "inputs", learner.inputs)
+        object.__setattr__(self, "memory", learner.memory)
 
     def tasks(self, graph: EvolvingGraph) -> Iterator[Task]:
         """Return the tasks of a graph."""
@@ -110,6 +113,7 @@ class Configuration:
             device=self.device,
             trainer=None if self.workers == 1 else trainer,
             memory_limit=self.memory_limit,
+            memory=self.memory,
         )
 
     def described(self, axis: TimeAxis) -> dict[str, Any]:
@@ -161,7 +165,7 @@ def complete_settings(stored: Mapping[str, Any], other: Mapping[str, Any] | None
     ``other`` is the configuration to compare with: on the same graph, only one of words and numbers is possible.
     """
     numbers = other is not None and other.get("inputs") == "numbers"
-    return {"inputs": "numbers" if numbers else "words", "label_latency": 0, "workers": 1, **stored}
+    return {"inputs": "numbers" if numbers else "words", "label_latency": 0, "workers": 1, "memory": None, **stored}
 
 
 def _word(value: object) -> str:

@@ -43,6 +43,7 @@ from evergraph.inputs.slice_context import SliceContext
 from evergraph.inputs.vocabulary import Vocabulary
 from evergraph.learning.backtest import BlockGain
 from evergraph.learning.learner import LifelongLearner
+from evergraph.learning.memory import Kept
 from evergraph.learning.minibatch import MiniBatches
 from evergraph.learning.task import Decisions, Task
 from evergraph.names import described
@@ -290,11 +291,11 @@ class _RecordedLearner(LifelongLearner):
         return replace(self.vocabulary_ or self._start(task), unread=next(beside[not self._replays]))
 
     def _training_batch(
-        self, task: Task, vocabulary: Vocabulary, classes: tuple[str, ...]
+        self, task: Task, vocabulary: Vocabulary, classes: tuple[str, ...], kept: Kept | None = None
     ) -> tuple[Batch | MiniBatches, Tensor]:
         if isinstance(self.detector, _Recorder):
             self.detector.writer.unread = vocabulary.unread
-        return super()._training_batch(task, vocabulary, classes)
+        return super()._training_batch(task, vocabulary, classes, kept)
 
 
 def record(

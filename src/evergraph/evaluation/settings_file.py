@@ -18,20 +18,22 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from evergraph.errors import InputError, os_error
 from evergraph.evaluation.configuration import Configuration
 from evergraph.graph.times import TimeAxis
-from evergraph.names import build_detector, build_model, rebuilt, with_settings
+from evergraph.learning.memory import as_memory
+from evergraph.names import build, build_detector, rebuilt, with_settings
 from evergraph.storage.decoding import parse_json
 from evergraph.storage.files import disk_errors, write_atomic
 
 __all__ = ["FORMAT", "FORMAT_VERSION", "parse_settings", "read_settings", "workspace_settings", "write_settings"]
 
 FORMAT, FORMAT_VERSION = "evergraph settings", 1
-OF_WORKSPACES = ("history", "model", "detector", "steps", "lr", "inputs")
+OF_WORKSPACES = ("history", "model", "detector", "steps", "lr", "inputs", "memory")
 """Settings that a workspace has too."""
 
 _KEYS = ("format", "format_version", "settings", "source")
@@ -50,6 +52,7 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "inputs": ((str, list), '"auto", or blocks as in "words,classes"'),
     "label_latency": ((int,), "a number of periods from 0 up"),
     "workers": ((int,), "a whole number from 1 up"),
+    "memory": ((str, dict, type(None)), 'a name, as in "class-mean:2000", or null for none'),
 }
 
 
@@ -83,7 +86,7 @@ def read_settings(path: str | Path) -> dict[str, Any]:
     --------
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "settings.json"
-    >>> write_settings(path, Configuration(build_model("sage:hidden=64"), history=3), {"graph": "mine"})
+    >>> write_settings(path, Configuration(build("model", "sage:hidden=64"), history=3), {"graph": "mine"})
     >>> Configuration(**read_settings(path)).model
     GraphSAGE(hidden=64, layers=2, dropout=0.5)
     """
@@ -129,7 +132,7 @@ def parse_settings(content: Any, file: str | Path | None = None) -> dict[str, An
         if isinstance(value, bool) or not isinstance(value, kinds):
             raise InputError(f"'settings.{name}' is {value!r}", file=file, fix=f"set it to {meaning}")
         try:
-            found[name] = _part(name, value) if name in ("model", "detector") else value
+            found[name] = _part(name, value) if name in ("model", "detector", "memory") else value
             _checked({name: found[name]})
         except InputError as error:
             fix = error.fix or f"set it to {meaning}"
@@ -161,10 +164,12 @@ def workspace_settings(settings: Mapping[str, Any], given: Mapping[str, Any] | N
 
 
 def _part(kind: str, value: Any) -> Any:
-    """Return a model or a detector from its description, or from a text as on the command line."""
-    build = build_model if kind == "model" else build_detector
+    """Return a model, a detector or a memory from its description, or from a text as on the command line."""
+    if kind == "memory" and (value is None or isinstance(value, str)):
+        return as_memory(value)
+    make = build_detector if kind == "detector" else partial(build, kind)
     if isinstance(value, str):
-        return build(value)
+        return make(value)
     if not isinstance(value.get("name"), str):
         raise InputError("it has no name", fix='write a name, as in {"name": "sage"}')
     plain = all(not isinstance(part, dict | list) for part in value.values())
@@ -172,7 +177,7 @@ def _part(kind: str, value: Any) -> Any:
         settings = {key: part for key, part in value.items() if key not in ("name", "version")}
         if "version" in value:
             rebuilt({"name": value["name"], "version": value["version"]}, kind)  # refuses another version
-        return with_settings(kind, build(value["name"]), **settings)
+        return with_settings(kind, make(value["name"]), **settings)
     return rebuilt(value, kind)
 
 

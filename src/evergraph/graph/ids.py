@@ -235,6 +235,13 @@ def at(ids: Ids, row: int | np.integer) -> str | int:
     return ids[int(row)] if isinstance(ids, Strings) else int(ids[row])
 
 
+def as_ids(values: Sequence[int] | Sequence[str]) -> Ids:
+    """Return Python strings or whole numbers as a column of ids."""
+    if values and isinstance(values[0], str):
+        return Strings.of(map(str, values))
+    return np.array(values, np.int64)
+
+
 def take(ids: Ids, rows: NDArray[np.integer]) -> Ids:
     """Return the ids of these rows, in this order."""
     return ids.take(rows) if isinstance(ids, Strings) else ids[rows]

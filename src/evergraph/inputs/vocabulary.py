@@ -253,6 +253,8 @@ class FeatureReader:
         Names of the known classes in the order of the output layer.
     only
         The columns to read of those after the dense ones, ascending; None for all.
+    first
+        Row of the oldest vertex to read; by default the first one of the task's window.
 
     Examples
     --------
@@ -269,6 +271,7 @@ class FeatureReader:
     task: Task
     classes: tuple[str, ...]
     only: NDArray[np.int64] | None = None
+    first: int | None = None
 
     def __post_init__(self) -> None:
         self.vocabulary._check(self.task.graph)
@@ -310,16 +313,17 @@ class FeatureReader:
             total += 8 * min(self._neighbours.degree(rows), len(self.classes))
         return total
 
-    def used(self, rows: slice) -> NDArray[np.int64]:
-        """Return the columns, after the dense ones, that any vertex of a range can have, ascending."""
+    def used(self, rows: slice, others: NDArray[np.integer]) -> NDArray[np.int64]:
+        """Return the columns, after the dense ones, that any vertex of a range or of others can have, ascending."""
         own = self.vocabulary
         found = np.zeros(own.width - own.dense, np.bool_)
         for block in self._blocks.values():
-            own_rows = self._own(rows)
-            first, last = int(block.indptr[own_rows.start]), int(block.indptr[own_rows.stop])
             there = np.zeros(len(block.place), np.bool_)
-            for start in range(first, last, _ENTRIES):
-                there[block.indices[start : min(start + _ENTRIES, last)]] = True
+            for some in (rows, *(slice(row, row + 1) for row in others.tolist())):
+                own_rows = self._own(some)
+                first, last = int(block.indptr[own_rows.start]), int(block.indptr[own_rows.stop])
+                for start in range(first, last, _ENTRIES):
+                    there[block.indices[start : min(start + _ENTRIES, last)]] = True
             places = block.place[there]
             found[places[places >= 0]] = True
         if self._neighbours is not None:
@@ -328,7 +332,8 @@ class FeatureReader:
 
     @property
     def _span(self) -> slice:
-        return self.task.window.rows
+        rows = self.task.window.rows
+        return rows if self.first is None else slice(self.first, rows.stop)
 
     def _own(self, rows: slice) -> slice:
         """The rows of a range of vertices in the blocks."""

@@ -28,8 +28,10 @@ from safetensors.torch import save as tensors_to
 from evergraph.detect import Detector, Softmax
 from evergraph.errors import DamagedLearnerError, EvergraphError, InputError, StorageError, os_error
 from evergraph.graph.evolving import TextMode
+from evergraph.graph.ids import as_ids
 from evergraph.inputs.vocabulary import BLOCKS, Vocabulary
 from evergraph.learning.backtest import BlockGain
+from evergraph.learning.memory import Kept
 from evergraph.learning.stacking import Stacking
 from evergraph.names import described, inputs_of_version_0_1, rebuilt
 from evergraph.nn import Draw, Model
@@ -82,6 +84,16 @@ class _OldVocabulary:
 
 
 @dataclass(frozen=True)
+class _Kept:
+    ids: list[int | str]
+    since: int | None
+
+    def __post_init__(self) -> None:
+        if len({type(value) for value in self.ids}) > 1 or len(set(self.ids)) < len(self.ids):
+            raise ValueError("the kept vertices are not different ids of one kind")
+
+
+@dataclass(frozen=True)
 class _Packed:
     """The types of what `pack` returns, except for what the learner itself checks."""
 
@@ -103,6 +115,8 @@ class _Packed:
             raise ValueError("the gain of a block counts more vertices than there are, or fewer than 0")
 
     unused_from: int | None = None
+    memory: dict[str, Any] | str | None = None
+    kept: _Kept = field(default_factory=lambda: _Kept([], None))
 
 
 @dataclass(frozen=True)
@@ -137,6 +151,8 @@ def pack(learner: LifelongLearner) -> tuple[dict[str, Any], bytes]:
         "lr": learner.lr_,
         "auxiliary_lr": learner.auxiliary_lr_,
         "losses": learner.losses_,
+        "memory": described(learner.memory),
+        "kept": {"ids": learner.kept_.ids.tolist(), "since": learner.kept_.since},
     }
     return content, tensors_to({name: value.detach().cpu().contiguous() for name, value in tensors.items()})
 
@@ -183,6 +199,7 @@ def untrained(
     return kind(
         model if model is not None else rebuilt(content["model"], "model"),
         detector or rebuilt(content["detector"], "detector") or Softmax(),  # version 0.1 wrote null for `Softmax`
+        memory=rebuilt(content.get("memory"), "memory"),
         **{**settings, **({} if device is None else {"device": device})},
     )
 
@@ -217,6 +234,8 @@ def restore(learner: LifelongLearner, content: Mapping[str, Any], tensors: Mappi
     learner.stacking_ = Stacking.from_tensors(part("stacking/"), len(classes))
     learner.tasks_, learner.time_, learner.losses_ = tasks, time, losses
     learner._unused = content.get("unused_from")
+    kept = content.get("kept", {"ids": [], "since": None})
+    learner.kept_ = Kept(as_ids(kept["ids"]), kept["since"])
     learner.lr_, learner.auxiliary_lr_ = lr, auxiliary_lr
     own, learner._default_rates = learner._detector(), {}
     for detector, rate in ((own, lr), (own.requires.auxiliary, auxiliary_lr)):

@@ -16,6 +16,7 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import sparse
 from torch import Tensor
 
 from evergraph.allocation import kept_memory
@@ -30,10 +31,11 @@ from evergraph.learning.attribution import Attribution, explain
 from evergraph.learning.backtest import BlockGain, backtest, optional_blocks, without_useless
 from evergraph.learning.data_parallel import DataParallel
 from evergraph.learning.inference import exact_outputs
+from evergraph.learning.memory import Kept, MemoryPolicy, as_memory, remember
 from evergraph.learning.memory_limit import Plan, limit_of, parse_size, size_in_words
 from evergraph.learning.minibatch import MiniBatches, WindowSource
 from evergraph.learning.stacking import Stacking
-from evergraph.learning.task import Decisions, Task
+from evergraph.learning.task import AUTO_LEVEL, Decisions, Task
 from evergraph.learning.training import OnStep, default_rate, train
 from evergraph.names import DEFAULT_DETECTOR, build_detector
 from evergraph.nn import Batch, Draw, Matrix, Model, Neighbours, carry_over
@@ -94,6 +96,10 @@ class LifelongLearner:
         Resident memory that the process may use, in bytes or as ``"4GB"``; by default most of what is free. A window
         that takes more is trained in mini-batches with sampled neighbours, and predicted in blocks, which is exact. It
         is not saved with the learner.
+    memory
+        Labelled vertices older than the window that stay in training: a policy of `evergraph.learning.memory`, or its
+        name and budget, such as ``"recent-per-class:2000"``. By default none. With a memory, the default learning rate
+        is that of a history which covers at least half of the time differences.
 
     Attributes
     ----------
@@ -115,6 +121,8 @@ class LifelongLearner:
         Learning rates of the last task.
     losses_
         Loss of each step of the last task, without those of an auxiliary model.
+    kept_
+        The vertices that the memory keeps.
 
     Examples
     --------
@@ -145,10 +153,12 @@ class LifelongLearner:
         device: str | torch.device = "cpu",
         trainer: DataParallel | None = None,
         memory_limit: str | int | None = None,
+        memory: MemoryPolicy | str | None = None,
     ) -> None:
         self.model, self.detector, self.restart, self.steps, self.lr = model, detector, restart, steps, lr
         self.weight_decay, self.inputs, self.text, self.seed = weight_decay, inputs, text, seed
         self.kernels, self.device, self.trainer, self.memory_limit = kernels, device, trainer, memory_limit
+        self.memory = memory
         self.classes_: tuple[str, ...] = ()
         self.vocabulary_: Vocabulary | None = None
         self.block_gains_: dict[str, BlockGain] = {}
@@ -161,8 +171,9 @@ class LifelongLearner:
         self.lr_: float | None = None
         self.auxiliary_lr_: float | None = None
         self.losses_: list[float] = []
+        self.kept_ = Kept()
         self._default_rates: dict[type[Detector], float] = {}
-        self._last: tuple[Window, Vocabulary, tuple[str, ...], Matrix, Neighbours] | None = None
+        self._last: tuple[Window, Vocabulary, tuple[str, ...], list[int], Matrix, Neighbours] | None = None
         self._context: SliceContext | None = None
         self._loaded = False  # the state comes from a file
         self._excluded: frozenset[str] = frozenset()
@@ -236,7 +247,8 @@ class LifelongLearner:
         self.tasks_, self.time_ = self.tasks_ + 1, task.time
 
     def _adapt(self, task: Task, on_step: OnStep | None) -> None:
-        new = self._new_classes(task)
+        kept = self._remembered(task)
+        new = self._new_classes(task, kept)
         classes = (*self.classes_, *new)
         gains, stacking = self._backtest(task)
         stacking = None if stacking is None else stacking.counted(task, classes)
@@ -245,7 +257,7 @@ class LifelongLearner:
         fitted = self._observed(task)
         detector, needs = fitted.detector, fitted.detector.requires
 
-        batch, counts = self._training_batch(task, vocabulary, classes)
+        batch, counts = self._training_batch(task, vocabulary, classes, kept)
         lesson = (task, batch, counts, vocabulary.width, cold)
         weights, lr, losses = self._trained(detector, self.weights_, *lesson, on_step)
         auxiliary: Parameters | None = None
@@ -259,6 +271,7 @@ class LifelongLearner:
         self.block_gains_, self.stacking_ = gains, stacking
         self.weights_, self.auxiliary_weights_ = weights, auxiliary
         self.lr_, self.auxiliary_lr_, self.losses_ = lr, auxiliary_lr, losses
+        self.kept_ = kept
         self.tasks_, self.time_ = self.tasks_ + 1, task.time
         self._unused = int(task.graph.times[np.flatnonzero(task.released >= 0)[-1]]) + 1
 
@@ -316,8 +329,9 @@ class LifelongLearner:
         blocks = blocks_of(task.graph, self.inputs, classes=self._model().takes_classes)
         return Vocabulary.start(task.graph, blocks, self.text)
 
-    def _new_classes(self, task: Task) -> list[str]:
-        found = {task.graph.class_names[code] for code in np.unique(task.targets[task.targets >= 0])}
+    def _new_classes(self, task: Task, kept: Kept | None = None) -> list[str]:
+        codes = np.concatenate([task.released[(kept or self.kept_).rows(task)], task.targets])
+        found = {task.graph.class_names[code] for code in np.unique(codes[codes >= 0])}
         # By name: the numbers of classes depend on everything the graph contains, including its future.
         return sorted(found - set(self.classes_))
 
@@ -326,17 +340,32 @@ class LifelongLearner:
             return self.lr
         if type(detector) not in self._default_rates:  # as in the paper, one for all tasks
             warm = self.restart != "cold"
-            self._default_rates[type(detector)] = default_rate(model, detector, warm=warm, level=task.level)
+            level = task.level if self.memory is None else max(task.level, AUTO_LEVEL)
+            self._default_rates[type(detector)] = default_rate(model, detector, warm=warm, level=level)
         return self._default_rates[type(detector)]
 
+    def _remembered(self, task: Task) -> Kept:
+        """What the memory keeps for a task, chosen by what the model can read before it has learnt new classes."""
+        policy = self.memory
+        if not isinstance(policy, MemoryPolicy):
+            return Kept()
+
+        def features(rows: NDArray[np.int64]) -> sparse.csr_array:
+            vocabulary = (self.vocabulary_ or self._start(task)).grown(task, self.classes_)
+            dense, other = FeatureReader(vocabulary, task, self.classes_, first=int(rows[0])).read(rows)
+            return sparse.csr_array(sparse.hstack([part for part in (dense, other) if part is not None]))
+
+        return remember(policy, self.kept_, task, features, self.seed)
+
     def _training_batch(
-        self, task: Task, vocabulary: Vocabulary, classes: tuple[str, ...]
+        self, task: Task, vocabulary: Vocabulary, classes: tuple[str, ...], kept: Kept | None = None
     ) -> tuple[Batch | MiniBatches, Tensor]:
         columns = columns_among(classes, task.graph.class_names).astype(np.int32)
-        source = self._source(task, task.training, vocabulary, classes)
+        source = self._source(task, task.training, vocabulary, classes, kept)
         plan = self._plan(source)
-        rows = int(np.flatnonzero(task.targets >= 0)[-1]) + 1
-        targets = columns[task.targets[:rows]]
+        codes = np.concatenate([task.released[source.kept], task.targets])
+        rows = int(np.flatnonzero(codes >= 0)[-1]) + 1
+        targets = columns[codes[:rows]]
         counts = torch.from_numpy(np.bincount(targets[targets >= 0], minlength=len(classes))).to(self._device)
         if not plan.whole:
             size = min(plan.batch, int(counts.sum()))
@@ -358,10 +387,13 @@ class LifelongLearner:
     def _device(self) -> torch.device:
         return torch.device(self.device)
 
-    def _source(self, task: Task, window: Window, vocabulary: Vocabulary, classes: tuple[str, ...]) -> WindowSource:
+    def _source(
+        self, task: Task, window: Window, vocabulary: Vocabulary, classes: tuple[str, ...], kept: Kept | None = None
+    ) -> WindowSource:
         kernels = choose_kernels(self.kernels, self._device)
-        reader = FeatureReader(vocabulary, task, classes)
-        return WindowSource(window, reader, self._device, kernels, limit_of(self.memory_limit) or 2**62)
+        rows = (kept or self.kept_).rows(task)
+        reader = FeatureReader(vocabulary, task, classes, first=int(rows[0]) if len(rows) else None)
+        return WindowSource(window, reader, self._device, kernels, limit_of(self.memory_limit) or 2**62, rows)
 
     def _plan(self, source: WindowSource) -> Plan:
         """How a window is trained and predicted within the memory limit."""
@@ -530,23 +562,24 @@ class LifelongLearner:
     def _tested(self, weights: Parameters, auxiliary: Parameters | None, task: Task, vocabulary: Vocabulary) -> Outputs:
         """The model's own outputs for the test vertices, from the vertices that they depend on."""
         source = self._source(task, task.window, vocabulary, self.classes_)
+        first = len(source.kept) + task.test.start
         if self._model().hops is not None:
-            rows = np.arange(task.test.start, task.test.stop, dtype=np.int32)
+            rows = np.arange(first, first + len(task.test_ids), dtype=np.int32)
             return self._exact(weights, auxiliary, source, rows)
         x, graph = self._read(source)
         batch = Batch(x, graph, len(graph), torch.empty(0, dtype=torch.int64))
-        return self._forward(weights, auxiliary, batch)[task.test]
+        return self._forward(weights, auxiliary, batch)[slice(first, None)]
 
     def _neighbourhood(self, task: Task, rows: Sequence[int]) -> tuple[Batch, list[int]]:
         """Test vertices and all that their outputs depend on, and the places of these vertices among them."""
         _, vocabulary = self._learnt()
         source = self._source(task, task.window, vocabulary, self.classes_)
-        wanted = np.unique(np.asarray(rows, np.int32) + np.int32(task.test.start))
+        asked = np.asarray(rows, np.int32) + np.int32(len(source.kept) + task.test.start)
+        wanted = np.unique(asked)
         if (hops := self._model().hops) is not None:
-            places = np.searchsorted(wanted, np.asarray(rows) + task.test.start)
-            return source.neighbourhood(wanted, hops), places.tolist()
+            return source.neighbourhood(wanted, hops), np.searchsorted(wanted, asked).tolist()
         x, graph = self._read(source)
-        return Batch(x, graph, len(graph), torch.empty(0, dtype=torch.int64)), [task.test.start + row for row in rows]
+        return Batch(x, graph, len(graph), torch.empty(0, dtype=torch.int64)), asked.tolist()
 
     def _exact(
         self, weights: Parameters, auxiliary: Parameters | None, source: WindowSource, rows: NDArray[np.integer]
@@ -578,14 +611,12 @@ class LifelongLearner:
             return Outputs(*model.forward(weights, batch, None), auxiliary_logits=other)
 
     def _read(self, source: WindowSource) -> tuple[Matrix, Neighbours]:
-        """Features and neighbours of a whole window; the last ones are kept, because prediction may share them."""
-        window, key = source.window, (source.reader.vocabulary, source.reader.classes)
-        if self._last is not None and self._last[0] is window and self._last[1:3] == key:
-            return self._last[3:]
+        """Features and neighbours of all vertices; the last ones are kept, because prediction may share them."""
+        window, key = source.window, (source.reader.vocabulary, source.reader.classes, source.kept.tolist())
+        if self._last is not None and self._last[0] is window and self._last[1:4] == key:
+            return self._last[4:]
         self._last = None  # free the memory before the next is built
-        links, device = window.links, source.device
-        matrix = source.features()
-        graph = Neighbours.of(links.indptr, links.indices, device=device, kernels=source.kernels)
+        matrix, graph = source.features(), source.graph()
         self._last = (window, *key, matrix, graph)
         return matrix, graph
 
@@ -741,6 +772,7 @@ class LifelongLearner:
             if not valid:
                 raise InputError(f"the argument {name} is {getattr(self, name)!r}", fix=fix)
         check_device(self.device)
+        self.memory = as_memory(self.memory)
         self.inputs = as_inputs(self.inputs)
         model = self._model()
         if self.trainer is not None:
@@ -752,7 +784,7 @@ def _active(model: Model, weights: Parameters, batch: Batch | MiniBatches) -> Ac
     if isinstance(batch, Batch):
         return active_features(model, weights, batch)
     reader = batch.source.reader
-    columns, before = reader.used(batch.source.window.rows), reader.vocabulary.dense
+    columns, before = reader.used(batch.source.window.rows, batch.source.kept), reader.vocabulary.dense
     if not model.input_weights() or len(columns) == reader.vocabulary.width - before:
         return None
     return ActiveFeatures.of(model, weights, batch.with_reader(replace(reader, only=columns)), columns, before)

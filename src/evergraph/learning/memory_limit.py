@@ -144,7 +144,7 @@ class Plan:
             most = limit
         of_vertex, of_entry = model.step_memory(reader.vocabulary.width, classes)
         n = max(len(edges), 1)
-        of_features = reader.bytes_per_vertex(slice(edges.first, edges.stop))
+        of_features = reader.bytes_per_vertex(reader.task.window.rows)
         # Features are read into arrays of their final size; neighbours get self-loops.
         needed = used + int(n * (of_features + of_vertex + 8) + (edges.entries + n) * (of_entry + 8))
         hops = model.hops

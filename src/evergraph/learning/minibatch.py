@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from evergraph.graph.evolving import Window
 from evergraph.graph.pages import give_back_pages
 from evergraph.inputs.vocabulary import FeatureReader
-from evergraph.nn import Batch, Matrix, MixedMatrix, Model, SparseMatrix
+from evergraph.nn import Batch, Matrix, MixedMatrix, Model, Neighbours, SparseMatrix
 from evergraph.nn.ops import Kernels
 from evergraph.nn.sampling import EVERY, Edges, LocalGraph, NeighbourSampler
 
@@ -35,16 +35,20 @@ _T = TypeVar("_T")
 class WindowSource:
     """Reads features and neighbours of any vertices of a window, as tensors.
 
+    Vertices are numbered from 0: first those that are kept from before the window, then those of the window.
+
     Parameters
     ----------
     window
-        The window. Its vertices are numbered from its first one.
+        The window.
     reader
         Reads features.
     device, kernels
         Of the tensors.
     limit
         Resident bytes of the process, near which pages of the graph's files are given back.
+    kept
+        Rows in the graph of vertices older than the window, ascending.
     """
 
     window: Window
@@ -52,17 +56,30 @@ class WindowSource:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     kernels: Kernels = "numba"
     limit: int = 2**62
+    kept: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
     @cached_property
     def edges(self) -> Edges:
-        """The edges of the window."""
-        return Edges.of(self.window)
+        """The edges among the vertices."""
+        return Edges.beside(self.window, self.kept)
+
+    def graph(self) -> Neighbours:
+        """Return the neighbours of all vertices."""
+        links = self.edges if len(self.kept) else self.window.links
+        return Neighbours.of(links.indptr, links.indices, device=self.device, kernels=self.kernels)
+
+    def rows(self, vertices: NDArray[np.integer] | None = None) -> slice | NDArray[np.integer]:
+        """Return the rows in the graph of some vertices, or of all."""
+        start = self.window.rows.start
+        if not len(self.kept):
+            return self.window.rows if vertices is None else start + vertices
+        everything = np.concatenate([self.kept, np.arange(start, self.window.rows.stop)])
+        return everything if vertices is None else everything[vertices]
 
     def features(self, vertices: NDArray[np.integer] | None = None) -> Matrix:
         """Return the features of some vertices, or of all."""
         give_back_pages(self.window.graph, self.limit)
-        start = self.window.rows.start
-        dense, other = self.reader.read(self.window.rows if vertices is None else start + vertices)
+        dense, other = self.reader.read(self.rows(vertices))
         # A copy, because the graph's memory is read-only.
         parts: list[Matrix] = []
         if dense is not None:

@@ -61,6 +61,28 @@ class Edges:
         times = _NO_TIMES if links.times is None else links.times
         return cls(links.indptr, links.indices, window.rows.start, window.rows.stop, times, window.last)
 
+    @classmethod
+    def beside(cls, window: Window, kept: NDArray[np.integer]) -> Edges:
+        """Return a copy of the edges among a window and some older vertices, which are numbered first.
+
+        ``kept`` are their rows in the graph, ascending.
+        """
+        if not len(kept):
+            return cls.of(window)
+        start, stop = int(kept[0]), window.rows.stop
+        links = window.graph.links.some(slice(start, stop))
+        times = _NO_TIMES if links.times is None else links.times
+        rows = np.concatenate([kept, np.arange(window.rows.start, stop)]).astype(np.int32)
+        place = np.full(stop - start, -1, np.int32)
+        place[rows - start] = np.arange(len(rows), dtype=np.int32)
+        arrays = (links.indptr, links.indices, start, stop, times, window.last)
+        counts = np.zeros(len(rows) + 1, np.int32)
+        _among(*arrays, rows, place, counts, np.empty(0, np.int32))
+        indptr = np.cumsum(counts, dtype=np.int32)
+        indices = np.empty(indptr[-1], np.int32)
+        _among(*arrays, rows, place, counts, indices)
+        return cls(indptr, indices, 0, len(rows))
+
     def __len__(self) -> int:
         """Number of vertices."""
         return self.stop - self.first
@@ -213,6 +235,33 @@ class NeighbourSampler:
             tensors[0], tensors[1], tensors[2] if sampled else None, kernels, degrees=tensors[3], symmetric=False
         )
         return LocalGraph(everything, tuple(sizes), graph)
+
+
+@compiled
+def _among(
+    indptr: NDArray[np.integer],
+    indices: Ints,
+    first: int,
+    stop: int,
+    times: NDArray[np.int64],
+    last: int,
+    rows: Ints,
+    place: Ints,
+    counts: Ints,
+    found: Ints,
+) -> None:
+    """Write the neighbours of some rows that have a place, or only count them if there is no room to write."""
+    end = 0
+    for number in range(len(rows)):
+        row = rows[number] - first
+        before = end
+        for entry in range(indptr[row], indptr[row + 1]):
+            other = indices[entry]
+            if first <= other < stop and place[other - first] >= 0 and (not len(times) or times[entry] <= last):
+                if len(found):
+                    found[end] = place[other - first]
+                end += 1
+        counts[number + 1] = end - before
 
 
 @compiled

@@ -147,6 +147,7 @@ class SettingsChange(Body):
     steps: Annotated[int, Field(ge=1, lt=2**31)] | None = None
     lr: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     inputs: Annotated[str, Field(max_length=1_000)] | list[str] | None = None
+    memory: Annotated[str, Field(max_length=1_000)] | None = None
     keep: Annotated[int, Field(ge=2, lt=2**31)] | None = None
     settings_file: dict[str, Any] | None = Field(
         None, description="Content of a settings file, as `evergraph tune` writes it; the other fields override it."

@@ -20,6 +20,7 @@ from evergraph.workspace.store import Settings, find_version, read_state, read_t
 
 if TYPE_CHECKING:
     from evergraph.detect import Detector
+    from evergraph.learning.memory import MemoryPolicy
     from evergraph.nn.base import Model
 
 __all__ = ["change_settings", "check_keep", "choose_history", "current_settings", "decides_with", "in_words", "tag"]
@@ -41,6 +42,7 @@ def current_settings(settings: Settings, learner: Mapping[str, Any]) -> dict[str
         "detector": learner["detector"] or _NONE,
     }
     found |= {name: learner["settings"][name] for name in ("steps", "lr", "inputs")}
+    found["memory"] = learner.get("memory") or _NONE
     return found | settings.pending | {"keep": settings.keep}
 
 
@@ -100,6 +102,7 @@ def change_settings(
     steps: int | None = None,
     lr: float | None = None,
     inputs: str | Sequence[str] | None = None,
+    memory: MemoryPolicy | str | None = None,
     keep: int | None = None,
 ) -> Outcome:
     """Change settings; see `Workspace.set`."""
@@ -140,6 +143,11 @@ def change_settings(
     for name, value in (("steps", steps), ("lr", lr)):
         if value is not None:
             wanted[name] = learner["settings"][name] = described(value)
+    if memory is not None:
+        from evergraph.learning.memory import as_memory
+
+        learner["memory"] = described(as_memory(memory))
+        wanted["memory"] = learner["memory"] or _NONE
     if keep is not None:
         wanted["keep"] = check_keep(keep)
         settings = replace(settings, keep=wanted["keep"])
@@ -149,7 +157,7 @@ def change_settings(
     if not changed:
         raise NothingToDoError(", ".join(same) or "no setting is given")
     settings = replace(settings, pending=pending)
-    stale = state.stale or not changed.keys().isdisjoint(("history", "steps", "lr"))
+    stale = state.stale or not changed.keys().isdisjoint(("history", "steps", "lr", "memory"))
     write_settings(change.records, settings, change.version)
     described_as = change.objects.put(json.dumps(learner, ensure_ascii=False, allow_nan=False).encode(), "json")
     change.state = replace(state, settings=settings, learner=described_as, stale=stale)
@@ -177,6 +185,8 @@ def _consequences(changed: Mapping[str, Any], settings: Settings, graph: Evolvin
         found.append(f"the next update trains on {periods}; predictions use edges within {periods} at once")
     if changed.keys() & {"steps", "lr"}:
         found.append("steps and learning rate apply to the next update")
+    if "memory" in changed:
+        found.append("the memory applies to the next update")
     if "keep" in changed:
         found.append(f"the last {settings.keep} versions and those with a tag are kept")
     return found

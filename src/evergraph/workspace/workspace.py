@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from evergraph.inputs.encoding import OnEncoded
     from evergraph.learning.attribution import Attribution
     from evergraph.learning.learner import LifelongLearner
+    from evergraph.learning.memory import MemoryPolicy
     from evergraph.learning.task import History
     from evergraph.learning.training import OnStep
     from evergraph.nn.base import Model
@@ -103,6 +104,7 @@ class Workspace:
         steps: int = 200,
         lr: float | None = None,
         inputs: str | Sequence[str] = "auto",
+        memory: MemoryPolicy | str | None = None,
         text: TextMode = "past",
         seed: int = 0,
         columns: Columns | None = None,
@@ -118,7 +120,7 @@ class Workspace:
             A new or an empty folder.
         graph
             The graph so far, with labels.
-        model, detector, steps, lr, inputs, text, seed
+        model, detector, steps, lr, inputs, memory, text, seed
             See `LifelongLearner`.
         history
             Number of past periods that a model trains on; ``"auto"`` chooses the number that covers half of the time
@@ -139,7 +141,8 @@ class Workspace:
         from evergraph.workspace.settings import check_keep
 
         settings = _settings(graph, history, columns or Columns(), check_keep(keep))
-        learning = {"steps": steps, "lr": lr, "inputs": inputs, "text": text, "seed": seed, "device": device}
+        learning = {"steps": steps, "lr": lr, "inputs": inputs, "memory": memory, "text": text, "seed": seed}
+        learning["device"] = device
         with Store.new(Path(folder)) as (records, objects):
             update.create(records, objects, graph, (model, detector), settings, learning, on_step)
             for warning in late_warnings(records, read_state(records), Path(folder)):
@@ -547,6 +550,7 @@ class Workspace:
         steps: int | None = None,
         lr: float | None = None,
         inputs: str | Sequence[str] | None = None,
+        memory: MemoryPolicy | str | None = None,
         keep: int | None = None,
     ) -> Outcome:
         """Change settings that were given to `create`; None leaves a setting as it is.
@@ -564,6 +568,8 @@ class Workspace:
             An object, a text as on the command line (``"sage:hidden=64"``, ``"gdoc:0.5"``), or only the settings to
             change (``{"threshold": 0.5}``). Classes of your own must be registered by an entry point, because the
             workspace stores them by name.
+        memory
+            A policy or its name and budget, as in `LifelongLearner`; ``"none"`` turns it off.
         """
         from evergraph.workspace.settings import change_settings
 
@@ -576,6 +582,7 @@ class Workspace:
                 steps=steps,
                 lr=lr,
                 inputs=inputs,
+                memory=memory,
                 keep=keep,
             )
 
