@@ -1,7 +1,8 @@
-"""The registry: names of models, detectors, scores, thresholds, encoders and graphs, and where they are.
+"""The registry: names of models, detectors, scores, thresholds, encoders, regularisers and graphs, and where they are.
 
 A class is imported when its name is first used, so this module does not load torch. Installed packages add names
-through the entry-point groups ``evergraph.models``, ``.detectors``, ``.scores``, ``.thresholds`` and ``.encoders``.
+through the entry-point groups ``evergraph.models``, ``.detectors``, ``.scores``, ``.thresholds``, ``.encoders`` and
+``.regularisers``.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ __all__ = [
     "ENCODERS",
     "INPUTS",
     "MODELS",
+    "REGULARISERS",
     "SCORES",
     "THRESHOLDS",
     "build",
@@ -80,6 +82,8 @@ ENCODERS = {
     "minilm": "evergraph.inputs.encoders:MiniLM",
 }
 """Encoders of texts that packages contain; `load_encoder` also takes the folder of a model."""
+REGULARISERS: dict[str, str] = {}
+"""Regularisers of this package: none. Those of the literature are in the package ``evergraph_baselines``."""
 INPUTS = {
     "words": ("word", "words"),
     "classes": ("class of older neighbours", "classes of older neighbours"),
@@ -105,13 +109,21 @@ _COMPOSED = {
 _REMOVED = {"max_logit", "entropy", "mahalanobis", "nearest", "new_neighbours", "quantile"} | {
     *("sentinel", "bursting", "surplus", "misfit", "remote", "crowding", "smoothed", "together", "propagated")
 }
-_TABLES = {"model": MODELS, "detector": DETECTORS, "score": SCORES, "threshold": THRESHOLDS, "encoder": ENCODERS}
+_TABLES = {
+    "model": MODELS,
+    "detector": DETECTORS,
+    "score": SCORES,
+    "threshold": THRESHOLDS,
+    "encoder": ENCODERS,
+    "regulariser": REGULARISERS,
+}
 _BASES = {
     "model": "evergraph.nn:Model",
     "detector": "evergraph.detect:Detector",
     "score": "evergraph.detect.scores:Score",
     "threshold": "evergraph.detect.thresholds:Threshold",
     "encoder": "evergraph.inputs.encoders:Encoder",
+    "regulariser": "evergraph.learning.regularise:Regulariser",
 }
 _RELATIVE = "relative-"
 
@@ -120,7 +132,7 @@ _RELATIVE = "relative-"
 
 
 def known(kind: str) -> list[str]:
-    """Return the names of a kind ("model", "detector", "score", "threshold" or "encoder"), those of plug-ins last.
+    """Return the names of a kind, such as "model", "detector" or "regulariser", those of plug-ins last.
 
     Examples
     --------
@@ -200,19 +212,20 @@ def unknown(kind: str, name: str, choices: list[str], fix: str = "") -> InputErr
     """Return the error for a name that is none of the choices."""
     near = get_close_matches(name, choices, n=1)
     meant = f" (did you mean {near[0]!r}?)" if near else ""
-    return InputError(f"there is no {kind} {name!r}{meant}", fix=f"choose from {fix or ', '.join(choices)}")
+    found = f"choose from {fix or ', '.join(choices)}" if fix or choices else "install a package that registers one"
+    return InputError(f"there is no {kind} {name!r}{meant}", fix=found)
 
 
 # --- text to objects -------------------------------------------------------------------------------------------------
 
 
 def build(kind: str, text: str, **options: float | str | None) -> Any:
-    """Return a model, score, threshold or detector from its name and settings.
+    """Return a model, score, threshold, detector or regulariser from its name and settings.
 
     Parameters
     ----------
     kind
-        "model", "detector", "score" or "threshold".
+        "model", "detector", "score", "threshold" or "regulariser".
     text
         A name, ``name:value`` for its first setting, or ``name:setting=value,setting=value``.
     **options

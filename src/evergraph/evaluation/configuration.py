@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from evergraph.graph.evolving import EvolvingGraph, TextMode
     from evergraph.graph.times import TimeAxis
     from evergraph.learning.learner import LifelongLearner, Restart
+    from evergraph.learning.regularise import Regulariser
     from evergraph.learning.task import History, Mode, Task
     from evergraph.nn import Model
 
@@ -27,7 +28,7 @@ class Configuration:
 
     Parameters
     ----------
-    model, detector, restart, steps, lr, weight_decay, text, inputs
+    model, detector, restart, steps, lr, weight_decay, text, inputs, regulariser
         See `LifelongLearner`.
     history, first, label_rate, mode, label_latency
         See `tasks`.
@@ -64,6 +65,7 @@ class Configuration:
     inputs: str | Sequence[str] = "auto"
     label_latency: int = 0
     workers: int = 1
+    regulariser: Regulariser | None = None
     device: str = field(default="cpu", compare=False)
     memory_limit: str | int | None = field(default=None, compare=False)
 
@@ -110,6 +112,7 @@ class Configuration:
             device=self.device,
             trainer=None if self.workers == 1 else trainer,
             memory_limit=self.memory_limit,
+            regulariser=self.regulariser,
         )
 
     def described(self, axis: TimeAxis) -> dict[str, Any]:
@@ -146,7 +149,7 @@ def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
     """
     old, new = flat(complete_settings(there, here)), flat(complete_settings(here, there))
     changed = [name for name in dict.fromkeys([*new, *old]) if old.get(name) != new.get(name)]
-    for part in ("model", "detector"):
+    for part in ("model", "detector", "regulariser"):
         if f"{part}.name" in changed:  # a different model has different settings anyway
             changed = [name for name in changed if not name.startswith(f"{part}.") or name == f"{part}.name"]
     return ", ".join(
@@ -161,7 +164,13 @@ def complete_settings(stored: Mapping[str, Any], other: Mapping[str, Any] | None
     ``other`` is the configuration to compare with: on the same graph, only one of words and numbers is possible.
     """
     numbers = other is not None and other.get("inputs") == "numbers"
-    return {"inputs": "numbers" if numbers else "words", "label_latency": 0, "workers": 1, **stored}
+    return {
+        "inputs": "numbers" if numbers else "words",
+        "label_latency": 0,
+        "workers": 1,
+        "regulariser": None,
+        **stored,
+    }
 
 
 def _word(value: object) -> str:

@@ -24,7 +24,7 @@ from typing import Any
 from evergraph.errors import InputError, os_error
 from evergraph.evaluation.configuration import Configuration
 from evergraph.graph.times import TimeAxis
-from evergraph.names import build_detector, build_model, rebuilt, with_settings
+from evergraph.names import build, build_detector, rebuilt, with_settings
 from evergraph.storage.decoding import parse_json
 from evergraph.storage.files import disk_errors, write_atomic
 
@@ -35,6 +35,7 @@ OF_WORKSPACES = ("history", "model", "detector", "steps", "lr", "inputs")
 """Settings that a workspace has too."""
 
 _KEYS = ("format", "format_version", "settings", "source")
+_PARTS = ("model", "detector", "regulariser")
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "model": ((str, dict), "a name, or an object with a name and settings"),
     "detector": ((str, dict), "a name, or an object with a name and settings"),
@@ -50,6 +51,7 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "inputs": ((str, list), '"auto", or blocks as in "words,classes"'),
     "label_latency": ((int,), "a number of periods from 0 up"),
     "workers": ((int,), "a whole number from 1 up"),
+    "regulariser": ((str, dict, type(None)), "a name, an object with a name and settings, or null for none"),
 }
 
 
@@ -83,7 +85,7 @@ def read_settings(path: str | Path) -> dict[str, Any]:
     --------
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "settings.json"
-    >>> write_settings(path, Configuration(build_model("sage:hidden=64"), history=3), {"graph": "mine"})
+    >>> write_settings(path, Configuration(build("model", "sage:hidden=64"), history=3), {"graph": "mine"})
     >>> Configuration(**read_settings(path)).model
     GraphSAGE(hidden=64, layers=2, dropout=0.5)
     """
@@ -129,7 +131,7 @@ def parse_settings(content: Any, file: str | Path | None = None) -> dict[str, An
         if isinstance(value, bool) or not isinstance(value, kinds):
             raise InputError(f"'settings.{name}' is {value!r}", file=file, fix=f"set it to {meaning}")
         try:
-            found[name] = _part(name, value) if name in ("model", "detector") else value
+            found[name] = _part(name, value) if name in _PARTS and value is not None else value
             _checked({name: found[name]})
         except InputError as error:
             fix = error.fix or f"set it to {meaning}"
@@ -161,10 +163,9 @@ def workspace_settings(settings: Mapping[str, Any], given: Mapping[str, Any] | N
 
 
 def _part(kind: str, value: Any) -> Any:
-    """Return a model or a detector from its description, or from a text as on the command line."""
-    build = build_model if kind == "model" else build_detector
+    """Return a model, detector or regulariser from its description, or from a text as on the command line."""
     if isinstance(value, str):
-        return build(value)
+        return _build(kind, value)
     if not isinstance(value.get("name"), str):
         raise InputError("it has no name", fix='write a name, as in {"name": "sage"}')
     plain = all(not isinstance(part, dict | list) for part in value.values())
@@ -172,8 +173,12 @@ def _part(kind: str, value: Any) -> Any:
         settings = {key: part for key, part in value.items() if key not in ("name", "version")}
         if "version" in value:
             rebuilt({"name": value["name"], "version": value["version"]}, kind)  # refuses another version
-        return with_settings(kind, build(value["name"]), **settings)
+        return with_settings(kind, _build(kind, value["name"]), **settings)
     return rebuilt(value, kind)
+
+
+def _build(kind: str, text: str) -> Any:
+    return build_detector(text) if kind == "detector" else build(kind, text)
 
 
 def _checked(settings: Mapping[str, Any]) -> None:
