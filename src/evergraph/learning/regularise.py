@@ -204,6 +204,8 @@ def gradients(
         Whether more gradients of the same computation will be wanted.
     """
     wanted = {name: leaf for name, leaf in leaves.items() if leaf.requires_grad}
+    if not value.requires_grad:
+        return {name: torch.zeros_like(leaf) for name, leaf in wanted.items()}
     found = torch.autograd.grad(
         value, [*wanted.values()], slope, retain_graph=again, allow_unused=True, materialize_grads=True
     )
