@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -14,12 +14,13 @@ from scipy import sparse
 from scipy.optimize import minimize
 from torch import Tensor
 
-from evergraph import InputError, names
+from evergraph import InputError, LifelongLearner, names, tasks
+from evergraph.datasets import synthetic
 from evergraph.detect import GDOC, Softmax
 from evergraph.learning.minibatch import MiniBatches
 from evergraph.learning.regularise import Lesson, Regulariser, State
 from evergraph.names import described, rebuilt
-from evergraph.nn import GAT, GCN, MLP, Batch, GraphSAGE, Model, Neighbours, Noise
+from evergraph.nn import GAT, GCN, MLP, Batch, GraphSAGE, GraphSAINT, JKNet, Model, Neighbours, Noise
 from evergraph.nn.base import Draw, Parameters
 from evergraph_baselines.regularisers import EWC, GEM, MAS, TWP, LwF
 from evergraph_baselines.regularisers.gem import projected
@@ -341,6 +342,32 @@ def test_gem_uses_the_detectors_loss_and_the_noise_of_the_step() -> None:
     assert other is not None
     assert all(torch.equal(value, again[name]) for name, value in first.items())
     assert not torch.equal(first["0.self.weight"], other["0.self.weight"])
+
+
+@dataclass(frozen=True)
+class OldestAreKept(GEM):
+    """Treats the oldest third of the window as vertices that are kept, of two periods."""
+
+    requires_memory: ClassVar[bool] = False
+
+    def start(self, lesson: Lesson, state: State) -> Any:
+        count = of(lesson).rows // 3
+        return super().start(replace(lesson, kept=count, kept_times=np.arange(count) % 2), state)
+
+
+@pytest.mark.parametrize("model", [GAT(hidden=3, heads=2), GraphSAINT(JKNet(hidden=4), size=60)], ids=["gat", "saint"])
+def test_a_learner_trains_with_projected_gradients(model: Model) -> None:
+    graph = synthetic(vertices=150, times=5, classes=3, new_classes=1, seed=1)
+    found = []
+    for regulariser in (OldestAreKept(), OldestAreKept(), None):
+        one = LifelongLearner(model, Softmax(), steps=5, regulariser=regulariser)
+        for task in tasks(graph, 2, first=3):
+            one.adapt(task)
+        found.append(one.weights_ or {})
+    first, again, plain = found
+    assert all(torch.equal(value, again[name]) for name, value in first.items())
+    assert any(not torch.equal(value, plain[name]) for name, value in first.items())
+    assert all(value.isfinite().all() for value in first.values())
 
 
 # --- settings --------------------------------------------------------------------------------------------------------

@@ -65,15 +65,15 @@ class GEM(Regulariser):
         current = batch.labelled[batch.labelled >= lesson.kept]
         if not past or not len(current):
             return None
-        names = list(lesson.trained)
+        values = list(lesson.trained.values())
+        sizes = [value.numel() for value in values]
 
         def project(part: Batch, noise: Noise) -> None:  # noqa: ARG001  # samples do not contain all kept vertices
             found = lesson.readout(batch, noise)
-            values = [lesson.trained[name] for name in names]
             losses = [lesson.loss_of(found, batch, rows) for rows in (current, *past)]
             flat = [_flat(loss, values, again=loss is not losses[-1]) for loss in losses]
             gradient = projected(flat[0], torch.stack(flat[1:]), self.margin)
-            for value, own in zip(values, gradient.split([value.numel() for value in values]), strict=True):
+            for value, own in zip(values, torch.split(gradient, sizes), strict=True):
                 value.grad = own.view_as(value)
 
         return project
@@ -82,7 +82,7 @@ class GEM(Regulariser):
         """The rows of the labelled vertices that are kept, by period; the oldest periods together."""
         rows = batch.labelled[batch.labelled < lesson.kept]
         times = torch.from_numpy(np.asarray(lesson.kept_times, np.int64)).to(rows.device)[rows]
-        latest = times.unique()[-self.most :]
+        latest = torch.unique(times)[-self.most :]
         times = torch.maximum(times, latest[:1]) if len(latest) else times
         return [rows[times == time] for time in latest]
 
