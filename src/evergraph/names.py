@@ -1,8 +1,8 @@
-"""The registry: names of models, detectors, scores, thresholds, encoders and graphs, and where they are.
+"""The registry: names of models, detectors, scores, thresholds, encoders, regularisers and graphs, and where they are.
 
 A class is imported when its name is first used, so this module does not load torch. Installed packages add names
-through the entry-point groups ``evergraph.models``, ``.detectors``, ``.scores``, ``.thresholds``, ``.encoders`` and
-``.memories``.
+through the entry-point groups ``evergraph.models``, ``.detectors``, ``.scores``, ``.thresholds``, ``.encoders``,
+``.memories`` and ``.regularisers``.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ __all__ = [
     "INPUTS",
     "MEMORIES",
     "MODELS",
+    "REGULARISERS",
     "SCORES",
     "THRESHOLDS",
     "build",
@@ -91,6 +92,8 @@ ENCODERS = {
     "minilm": "evergraph.inputs.encoders:MiniLM",
 }
 """Encoders of texts that packages contain; `load_encoder` also takes the folder of a model."""
+REGULARISERS: dict[str, str] = {}
+"""Regularisers of this package: none. Those of the literature are in the package ``evergraph_baselines``."""
 INPUTS = {
     "words": ("word", "words"),
     "classes": ("class of older neighbours", "classes of older neighbours"),
@@ -123,6 +126,7 @@ _TABLES = {
     "threshold": THRESHOLDS,
     "encoder": ENCODERS,
     "memory": MEMORIES,
+    "regulariser": REGULARISERS,
 }
 _GROUPS = {kind: f"evergraph.{kind}s" for kind in _TABLES} | {"memory": "evergraph.memories"}
 _BASES = {
@@ -132,6 +136,7 @@ _BASES = {
     "threshold": "evergraph.detect.thresholds:Threshold",
     "encoder": "evergraph.inputs.encoders:Encoder",
     "memory": "evergraph.learning.memory:MemoryPolicy",
+    "regulariser": "evergraph.learning.regularise:Regulariser",
 }
 _RELATIVE = "relative-"
 
@@ -140,7 +145,7 @@ _RELATIVE = "relative-"
 
 
 def known(kind: str) -> list[str]:
-    """Return the names of a kind ("model", "detector", "score", "threshold" or "encoder"), those of plug-ins last.
+    """Return the names of a kind, such as "model", "detector" or "regulariser", those of plug-ins last.
 
     Examples
     --------
@@ -220,19 +225,20 @@ def unknown(kind: str, name: str, choices: list[str], fix: str = "") -> InputErr
     """Return the error for a name that is none of the choices."""
     near = get_close_matches(name, choices, n=1)
     meant = f" (did you mean {near[0]!r}?)" if near else ""
-    return InputError(f"there is no {kind} {name!r}{meant}", fix=f"choose from {fix or ', '.join(choices)}")
+    found = f"choose from {fix or ', '.join(choices)}" if fix or choices else "install a package that registers one"
+    return InputError(f"there is no {kind} {name!r}{meant}", fix=found)
 
 
 # --- text to objects -------------------------------------------------------------------------------------------------
 
 
 def build(kind: str, text: str, **options: float | str | None) -> Any:
-    """Return a model, score, threshold or detector from its name and settings.
+    """Return a model, score, threshold, detector or regulariser from its name and settings.
 
     Parameters
     ----------
     kind
-        "model", "detector", "score" or "threshold".
+        "model", "detector", "score", "threshold" or "regulariser".
     text
         A name, ``name:value`` for its first setting, or ``name:setting=value,setting=value``.
     **options

@@ -1,1 +1,1 @@
-"""Detectors and scores that serve comparison only; Evergraph finds them by entry point."""
+"""Detectors, scores and regularisers that serve comparison only; Evergraph finds them by entry point."""

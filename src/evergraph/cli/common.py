@@ -175,6 +175,13 @@ MEMORY_HELP = (
     "mini-batches with sampled neighbours. It is not stored with the results. Default: most of what is free."
 )
 MemoryLimit = Annotated[str | None, option("memory-limit", "SIZE", MEMORY_HELP)]
+REGULARISER_HELP = (
+    "Hold the model near what it has learnt: a name, or NAME:VALUE with its first setting. The package "
+    "evergraph-baselines has ewc, mas, twp, lwf and gem. Default: none."
+)
+RegulariserOption = Annotated[
+    str | None, option("regulariser", "NAME", REGULARISER_HELP, autocompletion=_like("regulariser"))
+]
 MODE_HELP = "transductive: train with the unlabelled test vertices in the graph; inductive: without them."
 ModeOption = Annotated[Mode, option("mode", None, MODE_HELP)]
 
@@ -264,7 +271,7 @@ def chosen_settings(file: SettingsFile | None, options: Mapping[str, Any], also:
         Settings of the file that are used too, although there are no options for them.
     """
     from evergraph.learning.memory import as_memory
-    from evergraph.names import build_detector, build_model, with_settings
+    from evergraph.names import build, build_detector, build_model, with_settings
 
     stored = {} if file is None else file.settings
     found = {name: stored[name] for name in also if name in stored}
@@ -279,6 +286,8 @@ def chosen_settings(file: SettingsFile | None, options: Mapping[str, Any], also:
             found[name] = (build_model if name == "model" else build_detector)(value, **parts)
         elif name == "memory":
             found[name] = as_memory(value)
+        elif name == "regulariser":
+            found[name] = None if value is None else build(name, value)
         else:
             found[name] = parse_history(value) if name == "history" else value
     if file is not None:

@@ -34,6 +34,7 @@ from evergraph.cli.common import (
     ModeOption,
     ObjectiveOption,
     Quiet,
+    RegulariserOption,
     ResourcesOption,
     RestartOption,
     Seeds,
@@ -96,6 +97,7 @@ def run(
     inputs: InputsOption = "auto",
     history: HistoryOption = "auto",
     restart: RestartOption = "warm",
+    regulariser: RegulariserOption = None,
     detector: DetectorOption = DEFAULT_DETECTOR,
     threshold: Threshold = None,
     alpha: Alpha = None,
@@ -144,7 +146,7 @@ def run(
     options |= {"detector": detector, "threshold": threshold, "alpha": alpha, "objective": objective, "steps": steps}
     options |= {"history": history, "restart": restart, "lr": lr, "weight_decay": weight_decay, "first": first}
     options |= {"label_rate": label_rate, "label_latency": label_latency, "mode": mode, "text": text}
-    options |= {"workers": workers, "memory": memory}
+    options |= {"workers": workers, "memory": memory, "regulariser": regulariser}
     chosen = chosen_settings(settings, options)
     configuration = Configuration(**chosen, device=choose_device(device), memory_limit=memory_limit)
     refuse_workspaces(graph)
@@ -220,6 +222,8 @@ def show(to: Console, graph: str, result: Run) -> None:
         f"{settings['steps']} steps",
         settings["mode"],
     ]
+    if settings.get("regulariser") is not None:
+        parts.insert(3, settings["regulariser"]["name"])
     to.print(Text(visible(", ".join(parts))))
     if read := inputs_read(result.rows):
         to.print(Text(f"Inputs{' (auto)' if settings['inputs'] == 'auto' else ''}: {read}"))

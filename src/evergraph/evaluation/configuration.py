@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from evergraph.graph.times import TimeAxis
     from evergraph.learning.learner import LifelongLearner, Restart
     from evergraph.learning.memory import MemoryPolicy
+    from evergraph.learning.regularise import Regulariser
     from evergraph.learning.task import History, Mode, Task
     from evergraph.nn import Model
 
@@ -28,7 +29,7 @@ class Configuration:
 
     Parameters
     ----------
-    model, detector, restart, steps, lr, weight_decay, text, inputs, memory
+    model, detector, restart, steps, lr, weight_decay, text, inputs, memory, regulariser
         See `LifelongLearner`.
     history, first, label_rate, mode, label_latency
         See `tasks`.
@@ -66,6 +67,7 @@ class Configuration:
     label_latency: int = 0
     workers: int = 1
     memory: MemoryPolicy | str | None = None
+    regulariser: Regulariser | None = None
     device: str = field(default="cpu", compare=False)
     memory_limit: str | int | None = field(default=None, compare=False)
 
@@ -114,6 +116,7 @@ class Configuration:
             trainer=None if self.workers == 1 else trainer,
             memory_limit=self.memory_limit,
             memory=self.memory,
+            regulariser=self.regulariser,
         )
 
     def described(self, axis: TimeAxis) -> dict[str, Any]:
@@ -150,7 +153,7 @@ def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
     """
     old, new = flat(complete_settings(there, here)), flat(complete_settings(here, there))
     changed = [name for name in dict.fromkeys([*new, *old]) if old.get(name) != new.get(name)]
-    for part in ("model", "detector"):
+    for part in ("model", "detector", "regulariser"):
         if f"{part}.name" in changed:  # a different model has different settings anyway
             changed = [name for name in changed if not name.startswith(f"{part}.") or name == f"{part}.name"]
     return ", ".join(
@@ -165,7 +168,14 @@ def complete_settings(stored: Mapping[str, Any], other: Mapping[str, Any] | None
     ``other`` is the configuration to compare with: on the same graph, only one of words and numbers is possible.
     """
     numbers = other is not None and other.get("inputs") == "numbers"
-    return {"inputs": "numbers" if numbers else "words", "label_latency": 0, "workers": 1, "memory": None, **stored}
+    return {
+        "inputs": "numbers" if numbers else "words",
+        "label_latency": 0,
+        "workers": 1,
+        "memory": None,
+        "regulariser": None,
+        **stored,
+    }
 
 
 def _word(value: object) -> str:

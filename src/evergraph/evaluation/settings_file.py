@@ -18,14 +18,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from evergraph.errors import InputError, os_error
 from evergraph.evaluation.configuration import Configuration
 from evergraph.graph.times import TimeAxis
-from evergraph.learning.memory import as_memory
 from evergraph.names import build, build_detector, rebuilt, with_settings
 from evergraph.storage.decoding import parse_json
 from evergraph.storage.files import disk_errors, write_atomic
@@ -37,6 +35,7 @@ OF_WORKSPACES = ("history", "model", "detector", "steps", "lr", "inputs", "memor
 """Settings that a workspace has too."""
 
 _KEYS = ("format", "format_version", "settings", "source")
+_PARTS = ("model", "detector", "memory", "regulariser")
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "model": ((str, dict), "a name, or an object with a name and settings"),
     "detector": ((str, dict), "a name, or an object with a name and settings"),
@@ -53,6 +52,7 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "label_latency": ((int,), "a number of periods from 0 up"),
     "workers": ((int,), "a whole number from 1 up"),
     "memory": ((str, dict, type(None)), 'a name, as in "class-mean:2000", or null for none'),
+    "regulariser": ((str, dict, type(None)), "a name, an object with a name and settings, or null for none"),
 }
 
 
@@ -132,7 +132,7 @@ def parse_settings(content: Any, file: str | Path | None = None) -> dict[str, An
         if isinstance(value, bool) or not isinstance(value, kinds):
             raise InputError(f"'settings.{name}' is {value!r}", file=file, fix=f"set it to {meaning}")
         try:
-            found[name] = _part(name, value) if name in ("model", "detector", "memory") else value
+            found[name] = _part(name, value) if name in _PARTS and value is not None else value
             _checked({name: found[name]})
         except InputError as error:
             fix = error.fix or f"set it to {meaning}"
@@ -164,12 +164,9 @@ def workspace_settings(settings: Mapping[str, Any], given: Mapping[str, Any] | N
 
 
 def _part(kind: str, value: Any) -> Any:
-    """Return a model, a detector or a memory from its description, or from a text as on the command line."""
-    if kind == "memory" and (value is None or isinstance(value, str)):
-        return as_memory(value)
-    make = build_detector if kind == "detector" else partial(build, kind)
+    """Return a part, such as a model, from its description, or from a text as on the command line."""
     if isinstance(value, str):
-        return make(value)
+        return _build(kind, value)
     if not isinstance(value.get("name"), str):
         raise InputError("it has no name", fix='write a name, as in {"name": "sage"}')
     plain = all(not isinstance(part, dict | list) for part in value.values())
@@ -177,8 +174,12 @@ def _part(kind: str, value: Any) -> Any:
         settings = {key: part for key, part in value.items() if key not in ("name", "version")}
         if "version" in value:
             rebuilt({"name": value["name"], "version": value["version"]}, kind)  # refuses another version
-        return with_settings(kind, make(value["name"]), **settings)
+        return with_settings(kind, _build(kind, value["name"]), **settings)
     return rebuilt(value, kind)
+
+
+def _build(kind: str, text: str) -> Any:
+    return build_detector(text) if kind == "detector" else build(kind, text)
 
 
 def _checked(settings: Mapping[str, Any]) -> None:

@@ -32,6 +32,7 @@ from evergraph.graph.ids import as_ids
 from evergraph.inputs.vocabulary import BLOCKS, Vocabulary
 from evergraph.learning.backtest import BlockGain
 from evergraph.learning.memory import Kept
+from evergraph.learning.regularise import Regulariser
 from evergraph.learning.stacking import Stacking
 from evergraph.names import described, inputs_of_version_0_1, rebuilt
 from evergraph.nn import Draw, Model
@@ -106,6 +107,7 @@ class _Packed:
     losses: list[float]
     model: dict[str, Any] | str | None
     detector: dict[str, Any] | str | None
+    regulariser: dict[str, Any] | str | None = None
     auxiliary_lr: float | None = None
     second_lr: float | None = None  # of version 0.1
     block_gains: dict[Literal["classes", "encoder"], tuple[int, int, int]] = field(default_factory=dict)
@@ -135,6 +137,7 @@ def pack(learner: LifelongLearner) -> tuple[dict[str, Any], bytes]:
     tensors = {f"weights/{name}": value for name, value in learner.weights_.items()}
     tensors |= {f"auxiliary/{name}": value for name, value in (learner.auxiliary_weights_ or {}).items()}
     tensors |= {f"detector/{name}": value for name, value in learner.detector_.state.items()}
+    tensors |= {f"regulariser/{name}": value for name, value in learner._regularised.items()}
     stacking = {} if learner.stacking_ is None else learner.stacking_.tensors()
     tensors |= {f"stacking/{name}": value for name, value in stacking.items()}
     vocabulary = learner.vocabulary_
@@ -142,6 +145,7 @@ def pack(learner: LifelongLearner) -> tuple[dict[str, Any], bytes]:
         "settings": {name: described(getattr(learner, name)) for name in _PLAIN} | {"device": str(learner.device)},
         "model": described(learner.model),
         "detector": described(learner.detector_.detector),
+        "regulariser": described(learner.regulariser),
         "classes": list(learner.classes_),
         "vocabulary": asdict(vocabulary),
         "block_gains": learner.block_gains_,
@@ -179,9 +183,10 @@ def unpack(
     model: Model | torch.nn.Module | None = None,
     detector: Detector | None = None,
     device: str | torch.device | None = None,
+    regulariser: Regulariser | None = None,
 ) -> _Learner:
     """Return the learner that was packed. Use it within `decoding`: what was edited can fail anywhere."""
-    learner = untrained(kind, content, model, detector, device)
+    learner = untrained(kind, content, model, detector, device, regulariser)
     restore(learner, content, tensors)
     return learner
 
@@ -192,6 +197,7 @@ def untrained(
     model: Model | torch.nn.Module | None = None,
     detector: Detector | None = None,
     device: str | torch.device | None = None,
+    regulariser: Regulariser | None = None,
 ) -> _Learner:
     """Return a new learner with the settings of one that was packed."""
     converted(content, _Packed)
@@ -201,6 +207,7 @@ def untrained(
         detector or rebuilt(content["detector"], "detector") or Softmax(),  # version 0.1 wrote null for `Softmax`
         memory=rebuilt(content.get("memory"), "memory"),
         **{**settings, **({} if device is None else {"device": device})},
+        regulariser=regulariser or rebuilt(content.get("regulariser"), "regulariser"),
     )
 
 
@@ -227,6 +234,7 @@ def restore(learner: LifelongLearner, content: Mapping[str, Any], tensors: Mappi
         )
     tasks, time, lr, losses = (content[name] for name in ("tasks", "time", "lr", "losses"))
     learner.weights_, learner.auxiliary_weights_, learner._state = weights, auxiliary, part("detector/")
+    learner._regularised = part("regulariser/")
     learner._loaded = True
     learner._move()
     learner.classes_, learner.vocabulary_ = classes, vocabulary
@@ -301,6 +309,7 @@ def load(
     model: Model | torch.nn.Module | None,
     detector: Detector | None,
     device: str | torch.device | None,
+    regulariser: Regulariser | None = None,
 ) -> _Learner:
     """Load the learner in a folder."""
     path = folder / MANIFEST
@@ -320,7 +329,7 @@ def load(
         raise DamagedLearnerError(str(error), file=path, fix="update Evergraph") from error
     tensors = _read_weights(folder / weights.file, weights.sha256)
     with decoding(path, _damaged):
-        return unpack(kind, content, tensors, model, detector, device)
+        return unpack(kind, content, tensors, model, detector, device, regulariser)
 
 
 def _read_weights(path: Path, sha256: str) -> dict[str, torch.Tensor]:

@@ -34,6 +34,7 @@ from evergraph.learning.inference import exact_outputs
 from evergraph.learning.memory import Kept, MemoryPolicy, as_memory, remember
 from evergraph.learning.memory_limit import Plan, limit_of, parse_size, size_in_words
 from evergraph.learning.minibatch import MiniBatches, WindowSource
+from evergraph.learning.regularise import Lesson, Regulariser
 from evergraph.learning.stacking import Stacking
 from evergraph.learning.task import AUTO_LEVEL, Decisions, Task
 from evergraph.learning.training import OnStep, default_rate, train
@@ -100,6 +101,9 @@ class LifelongLearner:
         Labelled vertices older than the window that stay in training: a policy of `evergraph.learning.memory`, or its
         name and budget, such as ``"recent-per-class:2000"``. By default none. With a memory, the default learning rate
         is that of a history which covers at least half of the time differences.
+    regulariser
+        A `Regulariser`, which holds the model near what it has learnt; by default there is none. It applies to the
+        model, not to an auxiliary model.
 
     Attributes
     ----------
@@ -154,11 +158,13 @@ class LifelongLearner:
         trainer: DataParallel | None = None,
         memory_limit: str | int | None = None,
         memory: MemoryPolicy | str | None = None,
+        regulariser: Regulariser | None = None,
     ) -> None:
         self.model, self.detector, self.restart, self.steps, self.lr = model, detector, restart, steps, lr
         self.weight_decay, self.inputs, self.text, self.seed = weight_decay, inputs, text, seed
         self.kernels, self.device, self.trainer, self.memory_limit = kernels, device, trainer, memory_limit
         self.memory = memory
+        self.regulariser = regulariser
         self.classes_: tuple[str, ...] = ()
         self.vocabulary_: Vocabulary | None = None
         self.block_gains_: dict[str, BlockGain] = {}
@@ -166,6 +172,7 @@ class LifelongLearner:
         self.weights_: Parameters | None = None
         self.auxiliary_weights_: Parameters | None = None
         self._state: State = {}
+        self._regularised: State = {}  # of the regulariser
         self.tasks_ = 0
         self.time_: int | None = None
         self.lr_: float | None = None
@@ -258,18 +265,18 @@ class LifelongLearner:
         detector, needs = fitted.detector, fitted.detector.requires
 
         batch, counts = self._training_batch(task, vocabulary, classes, kept)
-        lesson = (task, batch, counts, vocabulary.width, cold)
-        weights, lr, losses = self._trained(detector, self.weights_, *lesson, on_step)
+        lesson = (task, kept.rows(task), batch, counts, vocabulary.width, cold)
+        weights, lr, losses, regularised = self._trained(detector, self.weights_, *lesson, on_step, self.regulariser)
         auxiliary: Parameters | None = None
         auxiliary_lr: float | None = None
         if needs.auxiliary is not None:
             after = None if on_step is None else lambda step, loss: on_step(self.steps + step, loss)
-            auxiliary, auxiliary_lr, _ = self._trained(needs.auxiliary, self.auxiliary_weights_, *lesson, after)
+            auxiliary, auxiliary_lr, *_ = self._trained(needs.auxiliary, self.auxiliary_weights_, *lesson, after)
         fitted = fitted.fit(*self._fitting(weights, auxiliary, batch, needs.fit), cold=cold)
         # Nothing below can fail, so the learner is either updated completely or unchanged.
         self.classes_, self.vocabulary_, self._state = classes, vocabulary, fitted.state
         self.block_gains_, self.stacking_ = gains, stacking
-        self.weights_, self.auxiliary_weights_ = weights, auxiliary
+        self.weights_, self.auxiliary_weights_, self._regularised = weights, auxiliary, regularised
         self.lr_, self.auxiliary_lr_, self.losses_ = lr, auxiliary_lr, losses
         self.kept_ = kept
         self.tasks_, self.time_ = self.tasks_ + 1, task.time
@@ -280,22 +287,24 @@ class LifelongLearner:
         detector: Detector,
         before: Parameters | None,
         task: Task,
+        kept: NDArray[np.int64],
         batch: Batch | MiniBatches,
         counts: Tensor,
         width: int,
         cold: bool,
         on_step: OnStep | None,
-    ) -> tuple[Parameters, float | None, list[float]]:
-        """Parameters trained with a detector's loss, the learning rate and the losses."""
-        model = self._model()
+        regulariser: Regulariser | None = None,
+    ) -> tuple[Parameters, float | None, list[float], State]:
+        """Parameters trained with a detector's loss, the learning rate, the losses and the regulariser's state."""
+        model, before = self._model(), None if cold else before
         if (known := model.closed_form(counts)) is not None:
-            return known, None, []
+            return known, None, [], {}
         fresh = model.parameters(width, len(counts), Draw(self.seed, self.tasks_))
         weights = {name: value.to(self.device) for name, value in fresh.items()}
-        weights = weights if cold or before is None else carry_over(before, weights)
+        weights = weights if before is None else carry_over(before, weights)
         lr = self._rate(model, detector, task)
         # Without weight decay, weights without a gradient stay as they are: train only those that are used.
-        part = _active(model, weights, batch) if self.weight_decay == 0 else None
+        part = _active(model, weights, batch) if self.weight_decay == 0 and regulariser is None else None
         changing, read = (weights, batch) if part is None else (part.weights, part.batch)
         trained = [value for name, value in changing.items() if model.trained(name)]
         adam = Adam(trained, lr, weight_decay=self.weight_decay, kernels=choose_kernels(self.kernels, self._device))
@@ -308,8 +317,16 @@ class LifelongLearner:
         after = on_step
         if on_step is not None and steps != self.steps:
             after = partial(_scaled_step, on_step, self.steps / steps)
-        losses = run(model, detector, changing, read, counts, optimiser=adam, steps=steps, seed=seed, on_step=after)
-        return (weights if part is None else part.merge_into(weights)), lr, losses
+        given = (model, detector, changing, read, counts)
+        if regulariser is None:
+            losses = run(*given, optimiser=adam, steps=steps, seed=seed, on_step=after)
+            return (weights if part is None else part.merge_into(weights)), lr, losses, {}
+        classes = 0 if before is None else len(self.classes_)
+        learning = Lesson(*given, seed, before, classes, len(kept), task.graph.times[kept])
+        state = {} if before is None else self._regularised
+        hook = regulariser.start(learning, state)
+        losses = train(*given, optimiser=adam, steps=steps, seed=seed, on_step=after, hook=hook)
+        return weights, lr, losses, regulariser.finish(learning, state)
 
     def _fitting(
         self, weights: Parameters, auxiliary: Parameters | None, batch: Batch | MiniBatches, wanted: bool
@@ -636,6 +653,7 @@ class LifelongLearner:
         model: Model | torch.nn.Module | None = None,
         detector: Detector | None = None,
         device: str | torch.device | None = None,
+        regulariser: Regulariser | None = None,
     ) -> Self:
         """Load a saved learner.
 
@@ -647,10 +665,12 @@ class LifelongLearner:
             A model or detector of your own, which a file cannot contain.
         device
             Device to compute on; by default the one it was saved with.
+        regulariser
+            A regulariser of your own.
         """
         from evergraph.learning.checkpoint import load
 
-        return load(cls, Path(folder), model, detector, device)
+        return load(cls, Path(folder), model, detector, device, regulariser)
 
     def restore(self, content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """Continue from what `evergraph.learning.checkpoint.pack` returned; refuse weights of another model."""
@@ -710,6 +730,8 @@ class LifelongLearner:
         except InputError:
             self.__dict__.update(before)
             raise
+        if type(self.regulariser) is not type(before["regulariser"]):
+            self._regularised = {}  # what another one has learnt
         if self.restart != before["restart"]:
             self._default_rates = {}  # they depend on the restart
         self._last = None  # it depends on device and kernels
@@ -732,6 +754,7 @@ class LifelongLearner:
             for weights in (self.weights_, self.auxiliary_weights_)
         )
         self._state = self.detector_.to(self.device).state
+        self._regularised = {name: value.to(self.device) for name, value in self._regularised.items()}
 
     def _model(self) -> Model:
         if self._built is None or self._built[0] is not self.model:
@@ -765,6 +788,7 @@ class LifelongLearner:
             "device": (isinstance(self.device, str | torch.device), 'name a device of torch, such as "cpu"'),
             "detector": (isinstance(self.detector, Detector | None), "pass a detector of evergraph.detect"),
             "trainer": (isinstance(self.trainer, DataParallel | None), "pass a DataParallel, or None"),
+            "regulariser": (isinstance(self.regulariser, Regulariser | None), "pass a Regulariser, or None"),
         }
         if self.memory_limit is not None:
             parse_size(self.memory_limit)
@@ -777,6 +801,17 @@ class LifelongLearner:
         model = self._model()
         if self.trainer is not None:
             self.trainer.check(model)
+        if self.regulariser is not None:
+            self._check_regulariser(self.regulariser)
+
+    def _check_regulariser(self, regulariser: Regulariser) -> None:
+        if self.trainer is not None:
+            raise InputError("several workers cannot train with a regulariser", fix="leave out one of the two")
+        if regulariser.requires_memory and self.memory is None:
+            raise InputError(
+                f"the regulariser {regulariser!r} needs vertices that are older than the window",
+                fix="set memory= (--memory), or choose another regulariser",
+            )
 
 
 def _active(model: Model, weights: Parameters, batch: Batch | MiniBatches) -> ActiveFeatures | None:

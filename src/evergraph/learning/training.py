@@ -18,14 +18,16 @@ from evergraph.errors import EvergraphError
 from evergraph.learning.minibatch import MiniBatches
 from evergraph.nn import GAT, MLP, SGC, Batch, GraphSAGE, GraphSAINT, JKNet, Model, Noise
 from evergraph.nn.adam import Adam
-from evergraph.nn.base import Parameters
+from evergraph.nn.base import Parameters, Readout
 
 __all__ = [
+    "Hook",
     "OnStep",
     "batch_loss",
     "check_loss",
     "default_rate",
     "labelled_batches",
+    "rows_loss",
     "step_noise",
     "step_rate",
     "steps_a_task",
@@ -36,6 +38,8 @@ _HIGHEST = 0.02  # up to which the learning rate of mini-batches is doubled
 
 OnStep = Callable[[int, float], object]
 """Called after each step with its number, from 1 up, and its loss."""
+Hook = Callable[[Batch, Noise], object]
+"""Called in each step with its batch and noise, after the gradients are computed; it may change them."""
 
 
 def train(
@@ -49,11 +53,12 @@ def train(
     steps: int,
     seed: tuple[int, int],
     on_step: OnStep | None = None,
+    hook: Hook | None = None,
 ) -> list[float]:
     """Train parameters in place with a detector's loss, and return the loss of each step.
 
     ``counts`` are the labelled vertices of each class in the window, ``optimiser`` has the parameters that are trained,
-    and ``seed`` is the learner's seed and the number of the task.
+    and ``seed`` is the learner's seed and the number of the task. The losses are those before the ``hook``.
     """
     for value in optimiser.parameters:
         value.requires_grad_()
@@ -65,6 +70,8 @@ def train(
             optimiser.lr = step_rate(batch, lr, step, steps)
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]  # torch's
+            if hook is not None:
+                hook(part, step_noise(part, seed, step))
             optimiser.step()
             losses.append(float(loss.detach()))
             check_loss(losses[-1], step, lr)
@@ -106,10 +113,15 @@ def step_noise(batch: Batch, seed: tuple[int, int], step: int, rank: int = 0) ->
 
 
 def batch_loss(
-    model: Model, detector: Detector, weights: Parameters, part: Batch, counts: Tensor, noise: Noise
+    model: Model, detector: Detector, weights: Parameters, part: Batch, counts: Tensor, noise: Noise | None
 ) -> Tensor:
     """Return a detector's loss of the labelled rows of a batch."""
-    found, chosen, targets = model.readout(weights, part, noise), part.labelled, part.targets
+    return rows_loss(detector, model.readout(weights, part, noise), part, part.labelled, counts)
+
+
+def rows_loss(detector: Detector, found: Readout, part: Batch, chosen: Tensor, counts: Tensor) -> Tensor:
+    """Return a detector's loss of some labelled rows of a batch, from the outputs for it."""
+    targets = part.targets
     if len(chosen) < len(found):
         found, targets = replace(found, rows=chosen), targets.index_select(0, chosen)
     share = None if part.weights is None else part.weights.index_select(0, chosen)
