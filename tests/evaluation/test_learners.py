@@ -27,7 +27,13 @@ from evergraph.evaluation.class_age import accuracy_by_age
 from evergraph.evaluation.compared import CompareState
 from evergraph.evaluation.configuration import Configuration
 from evergraph.evaluation.learner_specs import LearnerSpec, labelled_before, learner_specs
-from evergraph.evaluation.learners import LEARNER_METRICS, LearnerComparison, LearnerResult, compare_learners
+from evergraph.evaluation.learners import (
+    LEARNER_METRICS,
+    LearnerComparison,
+    LearnerResult,
+    compare_learners,
+    stored_learners,
+)
 from evergraph.evaluation.recommendation import recommend_learner
 from evergraph.evaluation.run import run
 from evergraph.evaluation.update_cost import Meter, bytes_kept, rows_kept
@@ -310,6 +316,11 @@ def test_what_is_stored_is_not_trained_again(
     assert trained == ["one, window:1+steps:2, seed 0"]
     assert again.of("one", "window:1+steps:3")[0].tasks == compared.of("one", "window:1")[0].tasks
     assert len(lines_of(copied)) == 17
+    stored = stored_learners(graphs, learner_specs("window:1,window:2"), BASE, [0, 1, 2], out=copied)
+    assert [(one.graph, one.learner, one.seed) for one in stored.outcomes] == [
+        (graph, "window:1", seed) for graph in ("one", "two") for seed in (0, 1)
+    ]
+    assert len(trained) == 1
 
 
 def test_a_torn_line_is_repaired(

@@ -41,7 +41,7 @@ from evergraph.evaluation.update_cost import Meter, bytes_kept, warm_up
 from evergraph.evaluation.workers import RayEngine, check_jobs, graph_of, name_of, report, threads_each
 from evergraph.storage.decoding import parse_json
 
-__all__ = ["LEARNER_METRICS", "LearnerComparison", "LearnerResult", "compare_learners"]
+__all__ = ["LEARNER_METRICS", "LearnerComparison", "LearnerResult", "compare_learners", "stored_learners"]
 
 RESULTS = "learners.jsonl"
 
@@ -211,33 +211,72 @@ def compare_learners(
     on_done
         Called with the progress, see `OnCompared`.
     """
-    out, seeds = Path(out), tuple(dict.fromkeys(seeds))
+    out = Path(out)
     check_jobs(jobs)
     check_folder(out)
-    if not seeds or not learners or not graphs:
-        raise InputError("there is nothing to compare", fix="pass at least one graph, one learner and one seed")
-    named = graphs_by_name(graphs)
-    labelled, configurations = dict[str, int](), dict[tuple[str, str], Configuration]()
-    for name, path in named.items():
-        graph = graph_of(path)[0]
-        labelled[name] = labelled_before(base, graph)
-        for one in learners:
-            configurations[name, one.name] = found = one.configuration(base, graph)
-            next(found.tasks(graph))  # checks the settings before anything is written
-    todo = [
-        Job(path, one.name, configurations[name, one.name], seed)
-        for name, path in named.items()
-        for seed in seeds
-        for one in learners
-    ]
+    plan = _Plan.of(graphs, learners, base, seeds)
     store = _Store(out / RESULTS)
     outcomes, errors = run_jobs(
-        todo, _work, store.add, out=out, jobs=jobs, engine=engine, on_done=on_done, stored=store.find
+        plan.jobs, _work, store.add, out=out, jobs=jobs, engine=engine, on_done=on_done, stored=store.find
     )
-    outcomes = _with_transfer(outcomes, configurations)
-    return LearnerComparison(
-        named, tuple(learners), seeds, base, configurations, labelled, tuple(outcomes), tuple(errors)
-    )
+    return plan.compared(outcomes, errors)
+
+
+def stored_learners(
+    graphs: Sequence[str],
+    learners: Sequence[LearnerSpec],
+    base: Configuration,
+    seeds: Sequence[int] = (0,),
+    *,
+    out: str | Path,
+) -> LearnerComparison:
+    """Return the results that are stored; arguments as for `compare_learners`, which has trained them."""
+    plan, store = _Plan.of(graphs, learners, base, seeds), _Store(Path(out) / RESULTS)
+    return plan.compared([found for job in plan.jobs if (found := store.find(job)) is not None])
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """All jobs of a comparison, and what the comparison says about graphs and learners."""
+
+    graphs: Mapping[str, str]
+    learners: tuple[LearnerSpec, ...]
+    seeds: tuple[int, ...]
+    base: Configuration
+    configurations: Mapping[tuple[str, str], Configuration]
+    labelled: Mapping[str, int]
+
+    @classmethod
+    def of(
+        cls, graphs: Sequence[str], learners: Sequence[LearnerSpec], base: Configuration, seeds: Sequence[int]
+    ) -> _Plan:
+        """Check everything that can be checked before anything is trained or written."""
+        if not seeds or not learners or not graphs:
+            raise InputError("there is nothing to compare", fix="pass at least one graph, one learner and one seed")
+        named = graphs_by_name(graphs)
+        labelled, configurations = dict[str, int](), dict[tuple[str, str], Configuration]()
+        for name, path in named.items():
+            graph = graph_of(path)[0]
+            labelled[name] = labelled_before(base, graph)
+            for one in learners:
+                configurations[name, one.name] = found = one.configuration(base, graph)
+                next(found.tasks(graph))
+        return cls(named, tuple(learners), tuple(dict.fromkeys(seeds)), base, configurations, labelled)
+
+    @property
+    def jobs(self) -> list[Job]:
+        """The jobs, all learners with the first seed before the second."""
+        return [
+            Job(path, one.name, self.configurations[name, one.name], seed)
+            for name, path in self.graphs.items()
+            for seed in self.seeds
+            for one in self.learners
+        ]
+
+    def compared(self, outcomes: Sequence[LearnerResult], errors: Sequence[str] = ()) -> LearnerComparison:
+        """Return the comparison with these results."""
+        found = _with_transfer(outcomes, self.configurations)
+        return LearnerComparison(**{**vars(self), "outcomes": tuple(found), "errors": tuple(errors)})
 
 
 def _with_transfer(

@@ -119,9 +119,10 @@ def bytes_kept(learner: LifelongLearner, task: Task) -> int:
 def rows_kept(learner: LifelongLearner, task: Task) -> NDArray[np.int64]:
     """Return the rows, ascending, of labelled vertices from before a task's slice that the next update reads.
 
-    These are the vertices of the window of the next period and those that the learner's memory keeps.
+    These are the vertices of the window of the next period and those that the learner's memory keeps. There are none
+    for a model that is computed from new labels and from sums which are saved with the learner.
     """
-    if learner.restart == "once":
+    if learner.restart == "once" or getattr(as_model(learner.model), "solved", False):
         return np.empty(0, np.int64)
     released = np.flatnonzero(task.released >= 0)
     if task.history is not None:

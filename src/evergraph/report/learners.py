@@ -148,7 +148,8 @@ def cost_figure(comparison: LearnerComparison) -> Figure:
     names = list(comparison.graphs)
     columns = min(len(names), _MOST_COLUMNS)
     rows = -(-len(names) // columns)
-    with style.figure(rows, columns, height=2.5 if columns > 1 else 3.2) as (picture, grid):
+    legend = 0.2 * (-(-len(comparison.learners) // 2)) / rows  # inches of a row that the legend may take
+    with style.figure(rows, columns, height=2.2 + legend) as (picture, grid):
         panels = list(grid.flat)
         for panel in panels[len(names) :]:
             panel.remove()
