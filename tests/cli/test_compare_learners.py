@@ -34,6 +34,12 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("out") / "compared"
 
 
+def no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw nothing, which takes seconds."""
+    monkeypatch.setattr("evergraph.report.learners.cost_figure", lambda _: None)
+    monkeypatch.setattr("evergraph.presentation.style.save", lambda _, stem, __: [stem.with_name(f"{stem.name}.png")])
+
+
 def test_the_command_prints_json_or_a_table(
     command: Command, graph: Path, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,6 +63,7 @@ def test_the_command_prints_json_or_a_table(
     assert words[words.index("--detector") + 1] == "none"
 
     monkeypatch.setenv("COLUMNS", "200")
+    no_figure(monkeypatch)
     monkeypatch.setattr(module, "result_of", None)  # all results are stored
     code, text, err = command(*arguments)
     assert code == 0, err
@@ -113,7 +120,10 @@ def test_a_failure_is_an_exit_code_and_an_interrupt_another(
     assert "Run the same command again to continue" in err
 
 
-def test_options_of_a_settings_file_hold_for_all_learners(command: Command, graph: Path, tmp_path: Path) -> None:
+def test_options_of_a_settings_file_hold_for_all_learners(
+    command: Command, graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_figure(monkeypatch)
     file = tmp_path / "settings.json"
     settings = {"steps": 2, "restart": "cold"}
     content = {"format": "evergraph settings", "format_version": 1, "settings": settings, "source": {}}

@@ -74,7 +74,7 @@ def compared(graphs: list[str], out: Path) -> LearnerComparison:
 
 def test_parts_set_the_fields_of_a_configuration(graphs: list[str]) -> None:
     graph = EvolvingGraph.open(graphs[0])
-    told = {
+    told: dict[str, dict[str, Any]] = {
         "window:1": {"history": 1},
         "window:full + restart:hybrid": {"history": "full", "restart": "hybrid"},
         "window:auto+steps:7+lr:1e-2": {"history": "auto", "steps": 7, "lr": 0.01},
@@ -144,7 +144,17 @@ def test_a_memory_is_built_with_its_budget(graphs: list[str]) -> None:
 
 def by_hand() -> EvolvingGraph:
     """Class a: since 1 and always; b: 1 and 2 only; c: since 7; d: since 5; e: in 10 only, like a vertex unlabelled."""
-    rows = [(1, "a"), (1, "b"), (2, "b"), (3, "a"), (5, "d"), (7, "c"), (9, "a"), (9, "d"), (9, "c")]
+    rows: list[tuple[int, str | None]] = [
+        (1, "a"),
+        (1, "b"),
+        (2, "b"),
+        (3, "a"),
+        (5, "d"),
+        (7, "c"),
+        (9, "a"),
+        (9, "d"),
+        (9, "c"),
+    ]
     rows += [(10, label) for label in ("a", "a", "b", "b", "b", "b", "c", "c", "d", "e", None)]
     return EvolvingGraph.build(
         {"id": list(range(len(rows))), "time": [time for time, _ in rows], "label": [label for _, label in rows]}
@@ -465,7 +475,8 @@ def test_table_and_figure_show_each_graph_and_learner(compared: LearnerCompariso
     assert ET.parse(tmp_path / "accuracy-cost.svg").getroot().tag.endswith("svg")
     for panel, graph in zip(cost_figure(compared).axes, ("one", "two"), strict=True):
         assert panel.get_title() == graph
-        shown = [tuple(np.ravel(line.get_xydata())) for line in panel.lines if len(line.get_xydata()) == 1]
+        points = [np.asarray(line.get_xydata(), float) for line in panel.lines]
+        shown = [tuple(one.ravel()) for one in points if len(one) == 1]
         wanted = [compared.summary(graph, name) for name in NAMES.split(",")]
         for one in wanted:
             assert (one["seconds"]["mean"], one["accuracy"]["mean"]) in shown
