@@ -287,11 +287,11 @@ def _with_transfer(
     found = []
     for one in outcomes:
         own, value = configurations[one.graph, one.learner], math.nan
-        for graph, learner in configurations if own.restart != "cold" else ():
+        wanted = replace(own, restart="cold")
+        for (graph, learner), other in configurations.items():
             cold = by_place.get((graph, learner, one.seed))
-            if graph == one.graph and cold and configurations[graph, learner] == replace(own, restart="cold"):
-                both = (Results.of({0: result.tasks}).by_task("accuracy") for result in (one, cold))
-                value = forward_transfer(*both)
+            if cold is not None and graph == one.graph and other == wanted != own:
+                value = forward_transfer(*(Results.of({0: result.tasks}).by_task("accuracy") for result in (one, cold)))
         found.append(replace(one, metrics={**one.metrics, "forward_transfer": value}))
     return found
 
@@ -380,7 +380,7 @@ class _Store:
             row = parse_json(line)
             about = {name: row[name] for name in job.about()}
             metrics = _metrics(row["tasks"])
-        except (ValueError, LookupError, TypeError, AttributeError):
+        except (ValueError, LookupError, TypeError, AttributeError, InputError):
             return None  # the line was edited
         return LearnerResult(job.graph, job.learner, job.seed, metrics, tuple(row["tasks"]), about)
 
