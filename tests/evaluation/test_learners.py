@@ -137,6 +137,9 @@ def test_a_memory_is_built_with_its_budget(graphs: list[str]) -> None:
     (spec,) = learner_specs("window:1+memory:class-mean:10%")
     found: Any = spec.configuration(BASE, graph := EvolvingGraph.open(graphs[0]))
     assert found.memory.budget == round(labelled_before(BASE, graph) / 10)
+    (without,) = learner_specs("window:1+memory:none")
+    plain: Any = without.configuration(found, graph)
+    assert plain.memory is None
 
 
 # --- metrics ---------------------------------------------------------------------------------------------------------

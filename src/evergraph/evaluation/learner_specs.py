@@ -98,7 +98,11 @@ class LearnerSpec:
         for kind, value in self.resolved(labelled).items():
             if PARTS[kind] not in known:
                 raise InputError(f"this version of Evergraph has no {kind} for learners", fix="leave the part out")
-            found[PARTS[kind]] = build(kind, value) if kind in _BUILT else _plain(kind, value, self.name)
+            if kind in _BUILT:
+                without = value == "none" and kind != "model"
+                found[PARTS[kind]] = None if without else build(kind, value)
+            else:
+                found[PARTS[kind]] = _plain(kind, value, self.name)
         return found
 
     def configuration(self, base: Configuration, graph: EvolvingGraph) -> Configuration:

@@ -316,14 +316,13 @@ def _work(job: Job, number: int, folder: Path | None) -> LearnerResult | str:
 def result_of(job: Job, on_task: Callable[[int, int], object] = lambda *_: None) -> LearnerResult:
     """Train and evaluate a learner on all tasks; ``on_task`` is called with the tasks done and their number."""
     graph, _ = graph_of(job.path)
-    plan = [task.time for task in job.configuration.tasks(graph)]
+    plan = tuple(job.configuration.tasks(graph))
+    warm_up(job.configuration, (replace(task, seed=job.seed) for task in plan))
+    meter = Meter.of(graph)
     learner = job.configuration.learner(job.seed)
     rows: list[dict[str, Any]] = []
-    tasks = (replace(task, seed=job.seed) for task in job.configuration.tasks(graph))
-    for number, task in enumerate(tasks, start=1):
-        if number == 1:
-            warm_up(job.configuration, task)
-            meter = Meter.of(graph)
+    for number, planned in enumerate(plan, start=1):
+        task = replace(planned, seed=job.seed)  # a new object: it caches its windows, which would otherwise accumulate
         with meter.measured():
             learner.adapt(task)
         decisions = learner.predict(task)

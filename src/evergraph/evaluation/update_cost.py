@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -75,14 +76,17 @@ def _peak() -> float:
     return math.nan
 
 
-def warm_up(configuration: Configuration, task: Task) -> None:
-    """Train a learner that is not used for one step, so that no measurement includes loading and compiling code.
+def warm_up(configuration: Configuration, tasks: Iterable[Task]) -> None:
+    """Train a learner that is not used, for one step a task, so that no measurement includes loading compiled code.
 
-    This is done once in a process for learners of the same kinds of parts.
+    Two tasks are enough: the second also uses the labels of the first. This is done once in a process for learners of
+    the same kinds of parts.
     """
     kinds = tuple(type(getattr(configuration, entry.name)) for entry in fields(configuration))
     if kinds not in _warm:
-        replace(configuration, steps=1).learner(seed=0).adapt(task).predict(task)
+        learner = replace(configuration, steps=1).learner(seed=0)
+        for task in itertools.islice(tasks, 2):
+            learner.adapt(task).predict(task)
         _warm.add(kinds)
 
 
