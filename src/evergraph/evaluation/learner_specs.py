@@ -42,7 +42,7 @@ class LearnerSpec:
     >>> spec.parts
     {'window': '3', 'restart': 'cold', 'steps': '50'}
     >>> from evergraph.datasets import synthetic
-    >>> found = spec.configuration(Configuration(), synthetic(vertices=60, times=4, classes=2, seed=1))
+    >>> found = spec.configuration(Configuration(), synthetic(vertices=60, times=4, classes=2, new_classes=0, seed=1))
     >>> found.history, found.restart, found.steps
     (3, 'cold', 50)
     """
