@@ -12,17 +12,13 @@ Tables and figures of a comparison are in `evergraph.report.comparison`.
 
 from __future__ import annotations
 
-import json
-import logging
+import itertools
 import math
-import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import closing, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
-from uuid import uuid4
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,33 +26,23 @@ from numpy.typing import NDArray
 from evergraph import __version__
 from evergraph.detect import Detector, Softmax
 from evergraph.errors import EvergraphError, InputError
-from evergraph.evaluation.configuration import TRAINING_SETTINGS, Configuration, complete_settings
-from evergraph.evaluation.metrics import (
-    aupr,
-    auroc,
-    calibration_error,
-    evaluate,
-    fpr_at_95,
-    or_none,
-    oracle_mcc,
-    over_seeds,
+from evergraph.evaluation.compared import (
+    CompareState,
+    OnCompared,
+    SideBySide,
+    check_sees,
+    graphs_by_name,
+    line_key,
+    run_jobs,
+    store_lines,
 )
+from evergraph.evaluation.configuration import TRAINING_SETTINGS, Configuration
+from evergraph.evaluation.metrics import aupr, auroc, calibration_error, evaluate, fpr_at_95, or_none, oracle_mcc
 from evergraph.evaluation.replay import OnTask, Recording, ReplayedTask, record, replay_all
-from evergraph.evaluation.results import NUMERICS_VERSION, Results, Summary, summary_of
-from evergraph.evaluation.workers import (
-    RayEngine,
-    check_jobs,
-    completed,
-    graph_of,
-    name_of,
-    report,
-    start_workers,
-    threads_each,
-)
+from evergraph.evaluation.results import NUMERICS_VERSION, Results, summary_of
+from evergraph.evaluation.workers import RayEngine, check_jobs, graph_of, name_of, report, threads_each
 from evergraph.graph.evolving import EvolvingGraph
 from evergraph.names import COMPARED_DETECTORS, build_detector, described, split_detectors
-from evergraph.storage.decoding import parse_json
-from evergraph.storage.files import disk_errors, only_one, write_atomic
 
 __all__ = [
     "METRICS",
@@ -68,8 +54,6 @@ __all__ = [
     "candidates",
     "compare",
 ]
-
-log = logging.getLogger(__name__)
 
 RECORDINGS = "recordings"
 RESULTS = "results.jsonl"
@@ -183,7 +167,7 @@ class CandidateResult:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(SideBySide):
     """Results of a comparison.
 
     ``graphs`` has the paths of the graphs by name, ``errors`` the messages of trainings that failed. ``left_out`` is
@@ -199,35 +183,12 @@ class Comparison:
     errors: tuple[str, ...] = ()
     left_out: bool = False
 
+    shown: ClassVar[Mapping[str, str]] = METRICS
+
     def of(self, graph: str, detector: str) -> list[CandidateResult]:
         """Return the results of a detector on a graph in the order of the seeds."""
         found = [one for one in self.outcomes if one.graph == graph and one.detector == detector]
         return sorted(found, key=lambda one: self.seeds.index(one.seed))
-
-    def results(self, graph: str, detector: str) -> Results:
-        """Return the results table of a detector on a graph."""
-        found = self.of(graph, detector)
-        return Results.of(
-            {one.seed: one.tasks for one in found},
-            totals={one.seed: one.metrics for one in found},
-            about={"graph": graph, "detector": detector},
-        )
-
-    def summary(self, graph: str, detector: str) -> dict[str, Summary]:
-        """Summarise each metric over the seeds; empty without results."""
-        results = self.results(graph, detector)
-        return results.aggregate(METRICS) if results.seeds else {}
-
-    def over_graphs(self, detector: str) -> dict[str, Summary]:
-        """Average each metric over the graphs, then over the seeds; empty unless all results are there.
-
-        Graphs where a metric is undefined are left out of its mean.
-        """
-        found = [self.results(graph, detector) for graph in self.graphs]
-        if any(len(results.seeds) < len(self.seeds) for results in found):
-            return {}
-        per_seed = {name: np.array([results.per_seed(name) for results in found]).T for name in METRICS}
-        return {name: summary_of([over_seeds(row).mean for row in rows]) for name, rows in per_seed.items()}
 
     def by_task(self, graph: str, detector: str) -> list[dict[str, Any]]:
         """Return time, ``mcc``, ``flagged`` and ``unseen`` of each task; MCC is None without unseen vertices."""
@@ -269,20 +230,6 @@ class Comparison:
 
 
 # --- comparing -------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class CompareState:
-    """Progress of a comparison: trainings (without auxiliary models) in total and done, errors, and the current one."""
-
-    total: int
-    done: int = 0
-    errors: tuple[str, ...] = ()
-    doing: str = ""
-
-
-OnCompared = Callable[[CompareState], object]
-"""Called at the start, after each training and, with one process, after each task."""
 
 
 @dataclass(frozen=True)
@@ -351,7 +298,7 @@ def compare(
         raise InputError("there is nothing to compare", fix="pass at least one graph, one detector and one seed")
     if out.exists() and not out.is_dir():
         raise InputError("this is a file, not a folder", file=out, fix="choose another folder")
-    named = _by_name(graphs)
+    named = graphs_by_name(graphs)
     for path in named.values():
         next(configuration.tasks(graph_of(path)[0]))  # checks the settings before anything is written
     by_loss: dict[Detector, list[Candidate]] = {}
@@ -363,8 +310,11 @@ def compare(
         for seed in seeds
         for loss, served in by_loss.items()
     ]
-    found, errors = _run_all(todo, out, jobs, engine, on_done)
-    return Comparison(named, tuple(candidates), seeds, configuration, tuple(found), tuple(errors))
+    found, errors = run_jobs(
+        todo, _work, partial(store_results, out), out=out, jobs=jobs, engine=engine, on_done=on_done
+    )
+    outcomes = tuple(itertools.chain.from_iterable(found))
+    return Comparison(named, tuple(candidates), seeds, configuration, outcomes, tuple(errors))
 
 
 def recorded_job(path: str, configuration: Configuration, seed: int, out: Path) -> Job:
@@ -372,76 +322,9 @@ def recorded_job(path: str, configuration: Configuration, seed: int, out: Path) 
     return Job(path, configuration, seed, (), out)
 
 
-def _by_name(paths: Sequence[str]) -> dict[str, str]:
-    named: dict[str, str] = {}
-    for path in dict.fromkeys(paths):
-        before = named.setdefault(name_of(path), path)
-        if graph_of(before)[1] != graph_of(path)[1]:
-            raise InputError(f"two different graphs are named {name_of(path)}", fix="rename the folder of one of them")
-    return named
-
-
-def _run_all(
-    todo: Sequence[Job], out: Path, jobs: int, engine: RayEngine | None, on_done: OnCompared | None
-) -> tuple[list[CandidateResult], list[str]]:
-    """Run all jobs and store the results of each when it finishes; return results and errors."""
-    tell = on_done or (lambda _: None)
-    found: list[CandidateResult] = []
-    errors: list[str] = []
-    done = 0
-    tell(CompareState(len(todo)))
-
-    def on_report() -> None:
-        """Report which task of the current job is done; only if the jobs run in this process."""
-        task, tasks = workers.numbers[done]
-        if task == task:
-            tell(CompareState(len(todo), done, tuple(errors), f"{todo[done]}, task {task:.0f} of {tasks:.0f}"))
-
-    def submit(job: Job) -> Future[list[CandidateResult] | str]:
-        return workers.submit(_work, job, todo.index(job), folder)
-
-    paths = [job.path for job in todo]
-    with (
-        _shared_folder(out, engine) as folder,
-        start_workers(engine, jobs, items=len(todo), columns=2, graphs=paths, on_report=on_report) as workers,
-        closing(completed(todo, submit, workers)) as outcomes,
-    ):
-        for job, results in outcomes:
-            if isinstance(results, str):
-                errors.append(f"{job}: {results}")
-                log.warning("%s", errors[-1])
-            else:
-                store_results(out, results)
-                found += results
-            done += 1
-            tell(CompareState(len(todo), done, tuple(errors), str(job)))
-    return found, errors
-
-
-@contextmanager
-def _shared_folder(out: Path, engine: RayEngine | None) -> Iterator[Path | None]:
-    """Return a file in the folder that workers on other machines must see; None if there are none."""
-    if engine is None:
-        yield None
-        return
-    path = out / f".command-{uuid4().hex}"
-    with disk_errors(path, "the folder could not be written"):
-        out.mkdir(parents=True, exist_ok=True)
-        path.touch()
-    try:
-        yield path.absolute()
-    finally:
-        path.unlink(missing_ok=True)
-
-
 def _work(job: Job, number: int, folder: Path | None) -> list[CandidateResult] | str:
     """Record a training and replay all its detectors; returns an error as its message, which can be pickled."""
-    if folder is not None and not folder.exists():
-        raise InputError(
-            f"the machine {platform.node()} does not see this folder",
-            file=folder.parent,
-            fix="choose a folder (--out) that all machines share under the same path",
-        )
+    check_sees(folder)
 
     def on_task(task: int, tasks: int, step: int, steps: int) -> None:
         if step == steps:
@@ -531,27 +414,4 @@ def _flagged_by_births(tasks: NDArray[np.float64]) -> dict[str, float]:
 
 def store_results(out: Path, results: Sequence[CandidateResult]) -> None:
     """Add lines to the results of earlier commands; lines of the same detectors and trainings are replaced."""
-    path = out / RESULTS
-    with disk_errors(path, "the results could not be written"), only_one(out / f".{RESULTS}.lock"):
-        lines = _read_lines(path)
-        for line in (one.as_dict() for one in results):
-            lines[_key(line)] = json.dumps(line, ensure_ascii=False, allow_nan=False).encode()
-        write_atomic(path, b"".join(line + b"\n" for line in lines.values()))
-
-
-def _read_lines(path: Path) -> dict[str, bytes]:
-    """Return the lines of a file by their keys; other lines are kept as they are."""
-    found = {}
-    for number, line in enumerate(path.read_bytes().splitlines() if path.exists() else [], start=1):
-        try:
-            key = _key(parse_json(line))
-        except (ValueError, LookupError, TypeError):
-            log.warning("%s, line %d: this is not a result of a comparison; it is ignored.", path, number)
-            key = f"line {number}"
-        found[key] = line
-    return found
-
-
-def _key(line: Mapping[str, Any]) -> str:
-    line = {**line, "configuration": complete_settings(line["configuration"])}
-    return json.dumps([line[name] for name in _IDENTITY], sort_keys=True)
+    store_lines(out / RESULTS, [one.as_dict() for one in results], partial(line_key, identity=_IDENTITY))

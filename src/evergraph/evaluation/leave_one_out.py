@@ -18,11 +18,10 @@ from torch import Tensor
 from evergraph.detect import Detector, Outputs
 from evergraph.detect.base import UNKNOWN, UNLABELLED
 from evergraph.errors import InputError
+from evergraph.evaluation.compared import CompareState, OnCompared
 from evergraph.evaluation.comparison import (
     Candidate,
-    CompareState,
     Comparison,
-    OnCompared,
     compare,
     recorded_job,
     results_of,

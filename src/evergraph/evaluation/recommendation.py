@@ -1,4 +1,4 @@
-"""Which detector of a comparison to take, in words and with the numbers that speak for it."""
+"""Which detector or learner of a comparison to take, in words and with the numbers that speak for it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evergraph.evaluation.comparison import Candidate, Comparison
+from evergraph.evaluation.learner_specs import LearnerSpec
+from evergraph.evaluation.learners import LearnerComparison
 from evergraph.evaluation.metrics import over_seeds
 from evergraph.names import DEFAULT_DETECTOR, build_detector
 
-__all__ = ["Recommendation", "recommend"]
+__all__ = ["LearnerAdvice", "Recommendation", "recommend", "recommend_learner"]
 
 _NONE = "none"
+_POINTS = 0.5  # percentage points of accuracy that are given up for a cheaper learner
 
 
 @dataclass(frozen=True)
@@ -114,3 +117,47 @@ def _differs(differences: NDArray[np.float64]) -> bool:
 def _named(some: list[_Measured]) -> str:
     names = [f"{one.name} ({one.mcc.mean():.3f})" for one in some]
     return f"{names[0]} is" if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]} are"
+
+
+# --- learners --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LearnerAdvice:
+    """A learner, and the reason in sentences."""
+
+    learner: LearnerSpec
+    reason: str
+
+
+def recommend_learner(comparison: LearnerComparison) -> LearnerAdvice | None:
+    """Return the learner with the fastest updates of those within 0.5 points of the best accuracy.
+
+    Accuracies and seconds are means over the graphs. Learners without all results are left out; None if none is left.
+    """
+    found: dict[LearnerSpec, tuple[float, float]] = {}
+    for one in comparison.learners:
+        summary = comparison.over_graphs(one.name)
+        accuracy, seconds = (summary[name]["mean"] if summary else None for name in ("accuracy", "seconds"))
+        if accuracy is not None and seconds is not None:
+            found[one] = accuracy, seconds
+    if not found:
+        return None
+    best = max(found, key=lambda one: found[one][0])
+    near = [one for one in found if found[best][0] - found[one][0] <= _POINTS / 100 + 1e-12]
+    chosen = min(near, key=lambda one: found[one][1])
+
+    def in_words(one: LearnerSpec) -> str:
+        accuracy, seconds = found[one]
+        return f"accuracy {accuracy:.1%}, {seconds:.3g} s an update"
+
+    if chosen is best:
+        reason = f"It has the best accuracy, and no learner within {_POINTS} points of it is faster: {in_words(best)}."
+    else:
+        reason = (
+            f"It is the fastest within {_POINTS} points of the best accuracy: {in_words(chosen)}. "
+            f"The best is {best.name}: {in_words(best)}."
+        )
+    if len(comparison.seeds) == 1:
+        reason += " One seed does not show the spread: compare several seeds, such as --seeds 0-4, before you decide."
+    return LearnerAdvice(chosen, reason)
