@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from evergraph.detect import Softmax
 from evergraph.evaluation import learners as module
 from evergraph.evaluation.compared import CompareState
 from evergraph.evaluation.configuration import Configuration
-from evergraph.evaluation.learner_specs import LearnerSpec, labelled_before, learner_specs
+from evergraph.evaluation.learner_specs import LearnerSpec, learner_specs
 from evergraph.evaluation.learners import (
     LEARNER_METRICS,
     LearnerComparison,
@@ -37,6 +37,7 @@ from evergraph.evaluation.recommendation import recommend_learner
 from evergraph.evaluation.run import run
 from evergraph.evaluation.update_cost import Meter, bytes_kept, rows_kept
 from evergraph.learning.checkpoint import pack
+from evergraph.learning.memory import ClassMean
 from evergraph.learning.task import Task
 from evergraph.nn import MLP, GraphSAGE, MostFrequent
 from evergraph.presentation.table import Section
@@ -47,7 +48,6 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 NAMES = "window:1,window:full,window:1+restart:cold,model:most-frequent+window:2"
 SIZE: dict[str, Any] = {"times": 7, "classes": 4, "new_classes": 2, "words": 60, "words_per_vertex": 4}
 BASE = Configuration(GraphSAGE(hidden=4), Softmax(), history=2, steps=3, lr=0.05, first=4)
-HAS_MEMORY = "memory" in {entry.name for entry in fields(Configuration)}
 
 
 @pytest.fixture(scope="module")
@@ -111,34 +111,16 @@ def test_wrong_learners_are_told_with_what_there_is(name: str, told: str) -> Non
         learner_specs(name)
 
 
-def test_a_budget_in_percent_is_of_the_labelled_vertices_before_the_first_task(graphs: list[str]) -> None:
-    graph = EvolvingGraph.open(graphs[0])
-    labelled = int(((graph.codes >= 0) & (graph.times < 4)).sum())
-    assert labelled_before(BASE, graph) == labelled > 50
-    for text, budget in (("10%", round(labelled / 10)), ("2.5%", round(labelled / 40)), ("0.001%", 1), ("70", 70)):
-        spec = LearnerSpec("x", {"window": "1", "memory": f"class-mean:{text}"})
-        assert spec.is_relative == text.endswith("%")
-        assert spec.resolved(labelled) == {"window": "1", "memory": f"class-mean:{budget}"}
-    for text in ("0%", "101%"):
-        with pytest.raises(InputError, match=f"the budget of the learner 'x' is {text}"):
-            LearnerSpec("x", {"memory": f"random:{text}"}).resolved(labelled)
-
-
-@pytest.mark.skipif(HAS_MEMORY, reason="learners have a memory")
-def test_parts_that_this_version_lacks_are_refused() -> None:
-    for part in ("memory:class-mean:10%", "regulariser:ewc:100", "retire:3"):
-        with pytest.raises(InputError, match=f"this version of Evergraph has no {part.partition(':')[0]} for learners"):
-            learner_specs(f"window:1+{part}")
-
-
-@pytest.mark.skipif(not HAS_MEMORY, reason="learners have no memory")
-def test_a_memory_is_built_with_its_budget(graphs: list[str]) -> None:
-    (spec,) = learner_specs("window:1+memory:class-mean:10%")
-    found: Any = spec.configuration(BASE, graph := EvolvingGraph.open(graphs[0]))
-    assert found.memory.budget == round(labelled_before(BASE, graph) / 10)
+def test_budgets_in_percent_and_in_vertices() -> None:
+    for text, budget in (("10%", 0.1), ("2.5%", 0.025), ("70", 70)):
+        (spec,) = learner_specs(f"window:1+memory:class-mean:{text}")
+        found: Any = spec.configuration(BASE)
+        assert found.memory == ClassMean(budget)
     (without,) = learner_specs("window:1+memory:none")
-    plain: Any = without.configuration(found, graph)
-    assert plain.memory is None
+    assert without.configuration(found).memory is None
+    for text in ("0%", "100%", "101%"):
+        with pytest.raises(InputError, match=f"the budget is {text}"):
+            learner_specs(f"window:1+memory:random:{text}")
 
 
 # --- metrics ---------------------------------------------------------------------------------------------------------

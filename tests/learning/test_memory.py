@@ -328,3 +328,32 @@ def test_a_workspace_keeps_vertices_between_commands(tmp_path: Path) -> None:
     workspace.set(memory="none")
     workspace.update()
     assert not len(workspace.learner().kept_.ids)
+
+
+# --- classes that retire ---------------------------------------------------------------------------------------------
+
+
+def test_a_class_without_recent_labels_is_not_predicted_until_it_has_one_again() -> None:
+    times = np.repeat(np.arange(8), 20)
+    labels = np.array(["a", "b"] * 80, object)
+    gone = (times >= 2) & (times < 6) & (labels == "b")
+    labels[gone] = "a"
+    words = ["apple" if label == "a" else "banana" for label in np.array(["a", "b"] * 80)]  # still two kinds of texts
+    graph = EvolvingGraph.build({"id": range(160), "time": times, "label": labels, "text": words})
+    learners = [
+        LifelongLearner(GraphSAGE(hidden=4), Softmax(), steps=30, lr=0.05, memory="random:1000", retire_after=periods)
+        for periods in (None, 2)
+    ]
+    predicted: list[list[bool]] = [[], []]
+    for task in tasks(graph, 1, first=1):
+        for found, learner in zip(predicted, learners, strict=True):
+            found.append("b" in set(learner.adapt(task).predict(task).best))
+        # Labels are released before the task: "b" is last labelled in period 1, and again in period 6.
+        assert learners[1].retired(task) == ({"b"} if 4 <= task.time <= 6 else set())
+        assert learners[1].classes_ == learners[0].classes_
+    assert not any(predicted[1][3:6])
+    assert predicted[1][-1]
+    assert all(torch.equal(value, learners[1].weights_[name]) for name, value in learners[0].weights_.items())
+    for periods in (0, -1, 1.5, "two"):
+        with pytest.raises(InputError, match="the argument retire_after is"):
+            LifelongLearner(retire_after=periods)  # type: ignore[arg-type]

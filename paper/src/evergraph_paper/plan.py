@@ -188,7 +188,7 @@ class LifelongTrial:
 def settings_of(configuration: Configuration, rules: Sequence[Detector], axis: TimeAxis) -> dict[str, Any]:
     """Return all settings except graph and seed, and except those that the paper does not vary."""
     settings = configuration.described(axis)
-    for name in ("inputs", "label_latency", "workers", "memory", "regulariser"):
+    for name in ("inputs", "label_latency", "workers", "memory", "regulariser", "retire_after"):
         del settings[name]
     found = {"configuration": settings, "rules": [described(rule) for rule in rules]}
     return found | ({"trained_on": "all before the first task"} if configuration.restart == "once" else {})

@@ -162,9 +162,15 @@ INPUTS_HELP = (
 InputsOption = Annotated[str, option("inputs", "BLOCKS", INPUTS_HELP)]
 POLICY_HELP = (
     f"Labelled vertices older than the history that stay in training, as in class-mean:2000: {_and(MEMORIES, 'or')}, "
-    "with the number of vertices to keep or, below 1, their share of the older ones. Default: none."
+    "with the number of vertices to keep, or as a percentage of the labelled vertices older than the history (10%). "
+    "Default: none."
 )
 MemoryOption = Annotated[str, option("memory", "NAME[:BUDGET]", POLICY_HELP, autocompletion=_like("memory"))]
+RETIRE_HELP = (
+    "Number of periods without a label after which a class is not predicted any more, until it has a label again. "
+    "Default: none retires."
+)
+RetireOption = Annotated[int | None, option("retire-after", "N", RETIRE_HELP, min=1)]
 DEVICE_HELP = (
     "Device to compute on, as torch names it: cpu, cuda, cuda:1. auto: cuda if there is one, else cpu. It is not "
     "stored with the results."

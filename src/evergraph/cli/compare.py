@@ -33,8 +33,10 @@ from evergraph.cli.common import (
     ModelOption,
     ModeOption,
     Quiet,
+    RegulariserOption,
     ResourcesOption,
     RestartOption,
+    RetireOption,
     Seeds,
     SettingsOption,
     Steps,
@@ -104,6 +106,8 @@ def compare(
     steps: Steps = 200,
     lr: LearningRate = None,
     memory: MemoryOption = "none",
+    regulariser: RegulariserOption = None,
+    retire_after: RetireOption = None,
     first: FirstTask = None,
     label_rate: LabelRate = 1.0,
     label_latency: LabelLatency = 0,
@@ -156,6 +160,7 @@ def compare(
     given = {"model": model, "hidden": hidden, "layers": layers, "dropout": dropout, "hops": hops, "history": history}
     given |= {"restart": restart, "steps": steps, "lr": lr, "first": first, "label_rate": label_rate, "mode": mode}
     given |= {"inputs": inputs, "label_latency": label_latency, "memory": memory}
+    given |= {"regulariser": regulariser, "retire_after": retire_after}
     compared = _Learners(learners, detectors) if learners is not None else _Detectors(detectors, leave_one_out, groups)
     configuration = Configuration(
         **chosen_settings(settings, given, also=TRAINING_SETTINGS),

@@ -37,6 +37,7 @@ from evergraph.cli.common import (
     RegulariserOption,
     ResourcesOption,
     RestartOption,
+    RetireOption,
     Seeds,
     SettingsOption,
     Steps,
@@ -98,6 +99,7 @@ def run(
     history: HistoryOption = "auto",
     restart: RestartOption = "warm",
     regulariser: RegulariserOption = None,
+    retire_after: RetireOption = None,
     detector: DetectorOption = DEFAULT_DETECTOR,
     threshold: Threshold = None,
     alpha: Alpha = None,
@@ -147,6 +149,7 @@ def run(
     options |= {"history": history, "restart": restart, "lr": lr, "weight_decay": weight_decay, "first": first}
     options |= {"label_rate": label_rate, "label_latency": label_latency, "mode": mode, "text": text}
     options |= {"workers": workers, "memory": memory, "regulariser": regulariser}
+    options |= {"retire_after": retire_after}
     chosen = chosen_settings(settings, options)
     configuration = Configuration(**chosen, device=choose_device(device), memory_limit=memory_limit)
     refuse_workspaces(graph)

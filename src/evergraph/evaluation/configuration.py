@@ -29,7 +29,8 @@ class Configuration:
 
     Parameters
     ----------
-    model, detector, restart, steps, lr, weight_decay, text, inputs, memory, regulariser
+    model, detector, restart, steps, lr, weight_decay, text, inputs, memory, regulariser,
+    retire_after
         See `LifelongLearner`.
     history, first, label_rate, mode, label_latency
         See `tasks`.
@@ -68,6 +69,7 @@ class Configuration:
     workers: int = 1
     memory: MemoryPolicy | str | None = None
     regulariser: Regulariser | None = None
+    retire_after: int | None = None
     device: str = field(default="cpu", compare=False)
     memory_limit: str | int | None = field(default=None, compare=False)
 
@@ -117,6 +119,7 @@ class Configuration:
             memory_limit=self.memory_limit,
             memory=self.memory,
             regulariser=self.regulariser,
+            retire_after=self.retire_after,
         )
 
     def described(self, axis: TimeAxis) -> dict[str, Any]:
@@ -153,7 +156,7 @@ def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
     """
     old, new = flat(complete_settings(there, here)), flat(complete_settings(here, there))
     changed = [name for name in dict.fromkeys([*new, *old]) if old.get(name) != new.get(name)]
-    for part in ("model", "detector", "regulariser"):
+    for part in ("model", "detector", "memory", "regulariser"):
         if f"{part}.name" in changed:  # a different model has different settings anyway
             changed = [name for name in changed if not name.startswith(f"{part}.") or name == f"{part}.name"]
     return ", ".join(
@@ -174,6 +177,7 @@ def complete_settings(stored: Mapping[str, Any], other: Mapping[str, Any] | None
         "workers": 1,
         "memory": None,
         "regulariser": None,
+        "retire_after": None,
         **stored,
     }
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 from evergraph.errors import InputError
 from evergraph.evaluation.configuration import Configuration
-from evergraph.graph.evolving import EvolvingGraph
+from evergraph.learning.memory import as_memory
 from evergraph.names import build, unknown
 
-__all__ = ["PARTS", "LearnerSpec", "labelled_before", "learner_specs"]
+__all__ = ["PARTS", "LearnerSpec", "learner_specs"]
 
 PARTS: dict[str, str] = {
     "window": "history",
@@ -27,8 +27,7 @@ PARTS: dict[str, str] = {
 }
 """The parts of a learner, and the fields of `Configuration` that they set. Options of ``run`` have the same names."""
 
-_BUILT = ("memory", "regulariser", "model")
-_PERCENT = re.compile(r"([0-9]+(?:\.[0-9]*)?)%")
+_BUILT = ("regulariser", "model")
 _EXAMPLE = "write parts joined by +, as in window:1+memory:class-mean:10%"
 
 
@@ -41,8 +40,7 @@ class LearnerSpec:
     >>> spec = LearnerSpec.parse("window:3+restart:cold+steps:50")
     >>> spec.parts
     {'window': '3', 'restart': 'cold', 'steps': '50'}
-    >>> from evergraph.datasets import synthetic
-    >>> found = spec.configuration(Configuration(), synthetic(vertices=60, times=4, classes=2, new_classes=0, seed=1))
+    >>> found = spec.configuration(Configuration())
     >>> found.history, found.restart, found.steps
     (3, 'cold', 50)
     """
@@ -52,7 +50,7 @@ class LearnerSpec:
 
     @classmethod
     def parse(cls, text: str) -> LearnerSpec:
-        """Read a learner, and check its parts as far as that is possible without a graph."""
+        """Read a learner, and check its parts."""
         name, parts = text.strip(), dict[str, str]()
         for part in re.split(r"\+(?=\s*[A-Za-z])", name):  # not within 1e+2
             kind, colon, value = (side.strip() for side in part.partition(":"))
@@ -64,50 +62,24 @@ class LearnerSpec:
                 raise InputError(f"the learner {name!r} has the part {kind!r} twice", fix="give it once")
             parts[kind] = value
         spec = cls(name, parts)
-        spec.settings(100)
+        spec.settings()
         return spec
 
-    @property
-    def is_relative(self) -> bool:
-        """Whether the budget of the memory is a percentage."""
-        return _PERCENT.search(self.parts.get("memory", "")) is not None
-
-    def resolved(self, labelled: int) -> dict[str, str]:
-        """Return the parts with a budget in percent as a number of vertices, at least 1.
-
-        Examples
-        --------
-        >>> LearnerSpec("a", {"memory": "class-mean:10%"}).resolved(1_234)
-        {'memory': 'class-mean:123'}
-        """
-
-        def number(found: re.Match[str]) -> str:
-            share = float(found[1])
-            if not 0 < share <= 100:
-                raise InputError(
-                    f"the budget of the learner {self.name!r} is {found[0]}", fix="set it above 0 % and up to 100 %"
-                )
-            return str(max(round(labelled * share / 100), 1))
-
-        return {kind: _PERCENT.sub(number, value) if kind == "memory" else value for kind, value in self.parts.items()}
-
-    def settings(self, labelled: int) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
         """Return the fields of `Configuration` that the learner sets."""
-        known = {entry.name for entry in fields(Configuration)}
-        found = {}
-        for kind, value in self.resolved(labelled).items():
-            if PARTS[kind] not in known:
-                raise InputError(f"this version of Evergraph has no {kind} for learners", fix="leave the part out")
-            if kind in _BUILT:
-                without = value == "none" and kind != "model"
-                found[PARTS[kind]] = None if without else build(kind, value)
+        found: dict[str, Any] = {}
+        for kind, value in self.parts.items():
+            if kind == "memory":
+                found[PARTS[kind]] = as_memory(value)
+            elif kind in _BUILT:
+                found[PARTS[kind]] = None if value == "none" and kind != "model" else build(kind, value)
             else:
                 found[PARTS[kind]] = _plain(kind, value, self.name)
         return found
 
-    def configuration(self, base: Configuration, graph: EvolvingGraph) -> Configuration:
-        """Return the configuration on a graph; what the learner does not set is that of ``base``."""
-        return replace(base, **self.settings(labelled_before(base, graph) if self.is_relative else 0))
+    def configuration(self, base: Configuration) -> Configuration:
+        """Return the configuration; what the learner does not set is that of ``base``."""
+        return replace(base, **self.settings())
 
 
 def learner_specs(text: str) -> tuple[LearnerSpec, ...]:
@@ -127,11 +99,6 @@ def learner_specs(text: str) -> tuple[LearnerSpec, ...]:
     if not found:
         raise InputError("there is no learner to compare", fix="name some, such as window:1,window:full")
     return tuple(LearnerSpec.parse(name) for name in dict.fromkeys(found))
-
-
-def labelled_before(configuration: Configuration, graph: EvolvingGraph) -> int:
-    """Return the number of vertices whose labels are released before the first task."""
-    return int((next(configuration.tasks(graph)).released >= 0).sum())
 
 
 def _plain(kind: str, value: str, name: str) -> Any:

@@ -33,7 +33,7 @@ from evergraph.evaluation.compared import (
     store_lines,
 )
 from evergraph.evaluation.configuration import Configuration
-from evergraph.evaluation.learner_specs import LearnerSpec, labelled_before
+from evergraph.evaluation.learner_specs import LearnerSpec
 from evergraph.evaluation.metrics import evaluate, forward_transfer, or_none
 from evergraph.evaluation.results import NUMERICS_VERSION, Results
 from evergraph.evaluation.trials import check_folder
@@ -106,7 +106,6 @@ class LearnerComparison(SideBySide):
     seeds: tuple[int, ...]
     base: Configuration
     configurations: Mapping[tuple[str, str], Configuration]
-    labelled: Mapping[str, int]
     outcomes: tuple[LearnerResult, ...]
     errors: tuple[str, ...] = ()
 
@@ -117,10 +116,6 @@ class LearnerComparison(SideBySide):
         found = [one for one in self.outcomes if one.graph == graph and one.learner == learner]
         return sorted(found, key=lambda one: self.seeds.index(one.seed))
 
-    def parts(self, graph: str, learner: LearnerSpec) -> dict[str, str]:
-        """Return the parts of a learner on a graph, with budgets as numbers of vertices."""
-        return learner.resolved(self.labelled[graph])
-
     def as_dict(self) -> dict[str, Any]:
         """Return everything as a dict for JSON."""
         results = []
@@ -129,14 +124,13 @@ class LearnerComparison(SideBySide):
             for one in self.learners:
                 if found := self.summary(graph, one.name):
                     settings = self.configurations[graph, one.name].described(axis)
-                    about = {"graph": graph, "learner": one.name, "parts": self.parts(graph, one)}
+                    about = {"graph": graph, "learner": one.name, "parts": dict(one.parts)}
                     tasks = self.results(graph, one.name).task_means()
                     results.append({**about, "configuration": settings, **found, "tasks": tasks})
         means = [{"learner": one.name, **found} for one in self.learners if (found := self.over_graphs(one.name))]
         return {
             "graphs": dict(self.graphs),
             "learners": {one.name: dict(one.parts) for one in self.learners},
-            "labelled_before_first_task": dict(self.labelled),
             "seeds": list(self.seeds),
             "figures": dict(LEARNER_METRICS),
             "results": results,
@@ -244,7 +238,6 @@ class _Plan:
     seeds: tuple[int, ...]
     base: Configuration
     configurations: Mapping[tuple[str, str], Configuration]
-    labelled: Mapping[str, int]
 
     @classmethod
     def of(
@@ -254,14 +247,13 @@ class _Plan:
         if not seeds or not learners or not graphs:
             raise InputError("there is nothing to compare", fix="pass at least one graph, one learner and one seed")
         named = graphs_by_name(graphs)
-        labelled, configurations = dict[str, int](), dict[tuple[str, str], Configuration]()
+        configurations = dict[tuple[str, str], Configuration]()
         for name, path in named.items():
             graph = graph_of(path)[0]
-            labelled[name] = labelled_before(base, graph)
             for one in learners:
-                configurations[name, one.name] = found = one.configuration(base, graph)
+                configurations[name, one.name] = found = one.configuration(base)
                 next(found.tasks(graph))
-        return cls(named, tuple(learners), tuple(dict.fromkeys(seeds)), base, configurations, labelled)
+        return cls(named, tuple(learners), tuple(dict.fromkeys(seeds)), base, configurations)
 
     @property
     def jobs(self) -> list[Job]:

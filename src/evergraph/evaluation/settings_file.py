@@ -53,6 +53,7 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "workers": ((int,), "a whole number from 1 up"),
     "memory": ((str, dict, type(None)), 'a name, as in "class-mean:2000", or null for none'),
     "regulariser": ((str, dict, type(None)), "a name, an object with a name and settings, or null for none"),
+    "retire_after": ((int, type(None)), "a number of periods from 1 up, or null for none"),
 }
 
 

@@ -51,7 +51,7 @@ FORMAT_VERSION = 1
 MANIFEST = "learner.json"
 
 # Settings that JSON stores as they are.
-_PLAIN = ("restart", "steps", "lr", "weight_decay", "inputs", "text", "seed", "kernels")
+_PLAIN = ("restart", "steps", "lr", "weight_decay", "inputs", "text", "seed", "kernels", "retire_after")
 _WEIGHTS = r"^weights-[0-9a-f]{12}\.safetensors$"
 
 

@@ -104,6 +104,9 @@ class LifelongLearner:
     regulariser
         A `Regulariser`, which holds the model near what it has learnt; by default there is none. It applies to the
         model, not to an auxiliary model.
+    retire_after
+        Number of periods without a label after which a class is not predicted any more. When it gets a label again, it
+        is predicted again with what the model knows of it. By default no class retires.
 
     Attributes
     ----------
@@ -159,12 +162,13 @@ class LifelongLearner:
         memory_limit: str | int | None = None,
         memory: MemoryPolicy | str | None = None,
         regulariser: Regulariser | None = None,
+        retire_after: int | None = None,
     ) -> None:
         self.model, self.detector, self.restart, self.steps, self.lr = model, detector, restart, steps, lr
         self.weight_decay, self.inputs, self.text, self.seed = weight_decay, inputs, text, seed
         self.kernels, self.device, self.trainer, self.memory_limit = kernels, device, trainer, memory_limit
         self.memory = memory
-        self.regulariser = regulariser
+        self.regulariser, self.retire_after = regulariser, retire_after
         self.classes_: tuple[str, ...] = ()
         self.vocabulary_: Vocabulary | None = None
         self.block_gains_: dict[str, BlockGain] = {}
@@ -554,8 +558,18 @@ class LifelongLearner:
         """Return the model's outputs for the test vertices, with one column of logits for each of `classes_`."""
         weights, vocabulary = self._learnt()
         found = self._tested(weights, self.auxiliary_weights_, task, vocabulary)
-        found = self._exclude(self._stacked(found, task))
+        found = self._exclude(self._stacked(found, task), task)
         return replace(found, context=self._context_of(task)) if self._detector().requires.context else found
+
+    def retired(self, task: Task) -> frozenset[str]:
+        """Return the known classes without a released label in the latest periods before a task (``retire_after``)."""
+        labelled = np.flatnonzero(task.released >= 0)
+        if self.retire_after is None or not len(labelled):
+            return frozenset()
+        times = task.graph.times[labelled]
+        recent = task.released[labelled[times > times[-1] - self.retire_after]]
+        seen = {task.graph.class_names[code] for code in np.unique(recent)}
+        return frozenset(self.classes_) - seen
 
     def explain(self, task: Task, rows: Iterable[int], most: int = 5) -> list[list[Attribution]]:
         """Return the inputs that contribute most to the most likely class of some test vertices, the largest first.
@@ -606,9 +620,10 @@ class LifelongLearner:
         other = None if auxiliary is None else exact_outputs(model, auxiliary, source, rows, blocks)[0]
         return Outputs(*exact_outputs(model, weights, source, rows, blocks), auxiliary_logits=other)
 
-    def _exclude(self, outputs: Outputs) -> Outputs:
-        """Outputs with which no vertex is predicted as an excluded class."""
-        excluded = torch.tensor([name in self._excluded for name in self.classes_], device=outputs.logits.device)
+    def _exclude(self, outputs: Outputs, task: Task) -> Outputs:
+        """Outputs with which no vertex is predicted as an excluded or a retired class."""
+        names = self._excluded | self.retired(task)
+        excluded = torch.tensor([name in names for name in self.classes_], device=outputs.logits.device)
         if not excluded.any() or excluded.all():
             return outputs
         parts = {name: getattr(outputs, name) for name in ("logits", "auxiliary_logits", "stacked_logits")}
@@ -788,6 +803,10 @@ class LifelongLearner:
             "device": (isinstance(self.device, str | torch.device), 'name a device of torch, such as "cpu"'),
             "detector": (isinstance(self.detector, Detector | None), "pass a detector of evergraph.detect"),
             "trainer": (isinstance(self.trainer, DataParallel | None), "pass a DataParallel, or None"),
+            "retire_after": (
+                self.retire_after is None or is_whole(self.retire_after, 1),
+                "set it to a number of periods from 1 up",
+            ),
             "regulariser": (isinstance(self.regulariser, Regulariser | None), "pass a Regulariser, or None"),
         }
         if self.memory_limit is not None:

@@ -103,23 +103,12 @@ def _note(comparison: LearnerComparison) -> str:
         f"--seeds {seed_ranges(comparison.seeds)}{options}\n"
         f"Model: {base.model!r}. Detector: {described(base.detector)['name']}. Data: {data}. Evergraph {__version__}, "
         f"numerics version {NUMERICS_VERSION}.\n"
-        f"{_budgets(comparison)}"
         f"Classes are new if their first label is at most {NEW} periods old, old if it is more than {OLD} periods old, "
         f"and absent without a label in the {ABSENT} newest periods, where forgetting shows. All: all labelled "
         "vertices; known: classes that the learner knows. MCC is over all tasks together. Peak: rise of the memory of "
         "the process; kept: saved learner, features and edges that are needed to continue. Other metrics are means "
         f"over tasks{spread}."
     )
-
-
-def _budgets(comparison: LearnerComparison) -> str:
-    """Return a line for each budget in percent, with its number of vertices on each graph."""
-    lines = []
-    for one in comparison.learners:
-        if one.is_relative:
-            numbers = ", ".join(f"{comparison.parts(graph, one)['memory']} ({graph})" for graph in comparison.graphs)
-            lines.append(f"{one.name} keeps {numbers}.\n")
-    return "".join(lines)
 
 
 # --- figure ----------------------------------------------------------------------------------------------------------

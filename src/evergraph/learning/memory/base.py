@@ -9,6 +9,7 @@ Of the edges of a kept vertex, those to kept vertices and to vertices of the win
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Candidates", "Kept", "MemoryPolicy", "as_memory", "quotas", "remember"]
 
 Rows = NDArray[np.int64]
+_PERCENT = re.compile(r"([0-9]+(?:\.[0-9]*)?)%")
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,15 +160,19 @@ def remember(
 
 
 def as_memory(value: MemoryPolicy | str | None) -> MemoryPolicy | None:
-    """Return the policy with a name and budget; None for ``"none"``.
+    """Return the policy with a name and budget, which may be a percentage; None for ``"none"``.
 
     Examples
     --------
-    >>> as_memory("random:2000"), as_memory("none")
-    (Random(budget=2000), None)
+    >>> as_memory("random:2000"), as_memory("class-mean:10%"), as_memory("none")
+    (Random(budget=2000), ClassMean(budget=0.1), None)
     """
     if value is None or value == "none":
         return None
+    if isinstance(value, str) and (share := _PERCENT.search(value)):
+        if not 0 < float(share[1]) < 100:
+            raise InputError(f"the budget is {share[0]}", fix="set it above 0 % and below 100 %")
+        value = value.replace(share[0], str(float(share[1]) / 100))
     found = build("memory", value) if isinstance(value, str) else value
     if not isinstance(found, MemoryPolicy):
         raise InputError(
