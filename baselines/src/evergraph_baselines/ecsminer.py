@@ -9,7 +9,7 @@ from torch import Tensor
 
 from evergraph.detect import Decision, Outputs, Requirements, Softmax
 from evergraph.detect.base import State, set_number
-from evergraph_baselines.vectors import fitted, nearest, sample, vectors_of
+from evergraph_baselines.vectors import blocks, fitted, nearest, present, sample, vectors_of
 
 __all__ = ["ECSMiner", "cohesion"]
 
@@ -23,13 +23,13 @@ class ECSMiner(Softmax):
     """Flags outliers of a slice that are cohesive among themselves and separated from the known classes.
 
     The training vertices of each class are clustered by k-means; a cluster has a centre and a radius, the distance of
-    its farthest vertex. Vertices of the slice outside all clusters are outliers. For each, the q-neighbourhood silhouette
-    coefficient is (b - a) / max(a, b), where a is the mean distance to the q nearest other outliers, and b that to the q
-    nearest training vertices of a known class, for the class where it is smallest. If more than q outliers have a
-    coefficient above 0, these are flagged.
+    its farthest vertex. Vertices of the slice outside all clusters are outliers. For each, the q-neighbourhood
+    silhouette coefficient is (b - a) / max(a, b), where a is the mean distance to the q nearest other outliers, and b
+    that to the q nearest training vertices of a known class, for the class where it is smallest. If more than q
+    outliers have a coefficient above 0, these are flagged.
 
-    The score of an outlier is its coefficient. That of all others is at most -1: distance over radius of the cluster that
-    they are deepest in, minus 2. Vectors are those below the output layer.
+    The score of an outlier is its coefficient. That of all others is at most -1: distance over radius of the cluster
+    that they are deepest in, minus 2. Vectors are those below the output layer.
 
     In the source, an ensemble of such models of past chunks of a stream must agree, decisions can wait for more
     outliers, and training vertices are not kept: distances to them are those to the centres of their clusters, as here.
@@ -73,7 +73,7 @@ class ECSMiner(Softmax):
         rows = sample(vectors, targets)
         x, of = vectors[rows], targets[rows]
         centres, radii, sizes, classes = [], [], [], []
-        for column in of.unique().tolist():
+        for column in present(of):
             own = x[of == column]
             found = k_means(own, max(round(self.clusters * len(own) / len(x)), 1))
             distance, cluster = nearest(own, found, 1)
@@ -104,7 +104,7 @@ class ECSMiner(Softmax):
         score[outside] = -1.0
         known = [
             _mean_to(apart[outside][:, classes == column], sizes[classes == column], self.neighbours)
-            for column in classes.unique().tolist()
+            for column in present(classes)
         ]
         if len(outside) > 1:
             score[outside] = cohesion(x[outside], torch.stack(known).amin(0), self.neighbours)
@@ -113,14 +113,12 @@ class ECSMiner(Softmax):
 
 
 def cohesion(outliers: Tensor, known: Tensor, neighbours: int) -> Tensor:
-    """q-neighbourhood silhouette coefficient of outliers, given the mean distance of each to the nearest known class."""
-    parts = []
-    for start in range(0, len(outliers), _OUTLIERS):
-        apart = torch.cdist(
-            outliers[start : start + _OUTLIERS], outliers, compute_mode="donot_use_mm_for_euclid_dist"
-        )
+    """q-neighbourhood silhouette coefficient of outliers, given the mean distance of each to its nearest class."""
+    parts: list[Tensor] = []
+    for part in blocks(outliers, _OUTLIERS):
+        apart = torch.cdist(part, outliers, compute_mode="donot_use_mm_for_euclid_dist")
         rows = torch.arange(len(apart), device=apart.device)
-        apart[rows, rows + start] = torch.inf
+        apart[rows, rows + len(parts) * _OUTLIERS] = torch.inf
         parts.append(torch.topk(apart, min(neighbours, len(outliers) - 1), dim=1, largest=False).values.mean(1))
     among = torch.cat(parts)
     return (known - among) / torch.maximum(known, among).clamp(min=1e-300)

@@ -65,7 +65,7 @@ class Exposed:
                     both = [F.pad(one, (0, wide - one.shape[1]), value=torch.nan) for one in both]
                 parts[name] = torch.cat(both)
         rows = [torch.nonzero(parts["unseen"] == value).flatten() for value in (False, True)]
-        kept = torch.cat([part[spread(parts["features"][part], SAMPLE // 2)] for part in rows]).sort().values
+        kept = torch.cat([part[spread(parts["logits"][part], SAMPLE // 2)] for part in rows]).sort().values
         return Exposed(**{name: value[kept] for name, value in parts.items()})
 
 
@@ -122,7 +122,7 @@ class Gained(Score):
 
     def _gain(self, past: Exposed | None) -> Tensor:
         start = torch.zeros(5, dtype=torch.float64)
-        if past is None or len(past.unseen.unique()) < 2:
+        if past is None or past.unseen.all() or not past.unseen.any():
             return start
         here = Exposed(*(getattr(past, name).cpu() for name in _NAMES))
 

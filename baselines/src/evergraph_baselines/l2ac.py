@@ -9,7 +9,7 @@ from torch import Tensor
 
 from evergraph.detect import Decision, Outputs, Requirements, Softmax
 from evergraph.detect.base import State, set_number
-from evergraph_baselines.vectors import fitted, nearest, newton, sample, vectors_of
+from evergraph_baselines.vectors import blocks, fitted, nearest, newton, present, sample, vectors_of
 
 __all__ = ["L2AC"]
 
@@ -26,13 +26,13 @@ class L2AC(Softmax):
     probability of having the class of the vertex; their mean is the probability of the class. The score is .5 minus
     the largest. Vectors are those below the output layer, divided by their standard deviations.
 
-    The meta-classifier is a logistic regression on the entries of |a - b| and a · b of a pair. It is fitted to pairs of
+    The meta-classifier is a logistic regression on the entries of |a - b| and a + b of a pair. It is fitted to pairs of
     training vertices: each with its nearest ones of its own class, and of the most similar other class. It does not
     depend on the classes. With a single class there are no pairs of different classes, and no vertex is flagged.
 
-    In the source, it is a neural network on |a - b| and a + b, and a recurrent network combines the nearest vertices. It
-    is trained on other classes than those that it is used for, once for all tasks. Here it is fitted again for each
-    task, because the vectors change, and to the known classes, because there are no others.
+    In the source, it is a neural network, and a recurrent network combines the nearest vertices. It is trained on other
+    classes than those that it is used for, once for all tasks. Here it is fitted again for each task, because the
+    vectors change, and to the known classes, because there are no others.
 
     The state is ``vectors`` and ``targets`` of at most 2,000 training vertices, ``sd``, and the matcher's ``weight``.
 
@@ -41,7 +41,7 @@ class L2AC(Softmax):
     Parameters
     ----------
     nearest
-        Number of training vertices per class, from 1 up.
+        Number of training vertices per class, from 1 up; 5 in the source.
 
     Examples
     --------
@@ -67,16 +67,17 @@ class L2AC(Softmax):
         sd = torch.where(sd > 0, sd, 1)
         rows = sample(vectors, targets)
         kept, of = vectors[rows] / sd, targets[rows]
-        return {"vectors": kept, "targets": of, "sd": sd, "weight": self._matcher(kept, of)}
+        anchors = sample(vectors[rows], of, _ANCHORS)
+        return {"vectors": kept, "targets": of, "sd": sd, "weight": self._matcher(kept, of, anchors)}
 
     def decide(self, outputs: Outputs, state: State) -> Decision:
         kept, of, sd, weight = (fitted(state, name) for name in ("vectors", "targets", "sd", "weight"))
         device = outputs.logits.device
         kept, of, weight = kept.to(device), of.to(device), weight.to(device)
-        best = [torch.zeros(0, dtype=torch.float64, device=device)]
-        for part in (vectors_of(outputs) / sd.to(device)).split(_ROWS):
+        best = []
+        for part in blocks(vectors_of(outputs) / sd.to(device), _ROWS):
             found = []
-            for column in of.unique().tolist():
+            for column in present(of):
                 members = kept[of == column]
                 near = nearest(part, members, self.nearest)[1]
                 found.append(torch.sigmoid(_pairs(part, members[near]) @ weight).mean(1))
@@ -84,9 +85,8 @@ class L2AC(Softmax):
         score = 0.5 - torch.cat(best)
         return Decision(score, score > 0)
 
-    def _matcher(self, vectors: Tensor, targets: Tensor) -> Tensor:
+    def _matcher(self, vectors: Tensor, targets: Tensor, anchors: Tensor) -> Tensor:
         """Weights of the logistic regression; if there is only one kind of pairs, all pairs match."""
-        anchors = sample(vectors, targets, _ANCHORS)
         apart = torch.cdist(vectors[anchors], vectors, compute_mode="donot_use_mm_for_euclid_dist")
         apart[torch.arange(len(anchors)), anchors] = torch.inf
         same = targets[anchors].unsqueeze(1) == targets
@@ -102,7 +102,7 @@ class L2AC(Softmax):
             parts.append(found.new_full((len(found),), 0.5 / max(len(found), 1)))
         x, y, share = torch.cat(pairs), torch.cat(labels), torch.cat(parts)
         start = vectors.new_zeros(2 * vectors.shape[1] + 1)
-        if len(y.unique()) < 2:
+        if not 0 < y.mean() < 1:
             start[-1] = 1
             return start
         ridge = _RIDGE * torch.ones_like(start)
@@ -119,6 +119,6 @@ class L2AC(Softmax):
 
 
 def _pairs(one: Tensor, others: Tensor) -> Tensor:
-    """What the matcher reads of each vector and each of its others: |a - b|, a · b entry by entry, and 1."""
+    """What the matcher reads of each vector and each of its others: the entries of |a - b| and a + b, and 1."""
     a = one.unsqueeze(1).expand_as(others)
-    return torch.cat([(a - others).abs(), a * others, torch.ones_like(others[..., :1])], -1)
+    return torch.cat([(a - others).abs(), a + others, torch.ones_like(others[..., :1])], -1)

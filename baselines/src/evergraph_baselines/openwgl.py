@@ -10,12 +10,12 @@ from torch import Tensor
 from evergraph.detect import Decision, Outputs, Requirements, Softmax
 from evergraph.detect.base import PAST, UNKNOWN, State, set_number
 from evergraph.detect.cross_entropy import cross_entropy, shares_of
-from evergraph_baselines.vectors import fitted, output_map, vectors_of
+from evergraph_baselines.vectors import blocks, fitted, output_map, vectors_of
 
 __all__ = ["OpenWGL"]
 
 _MEANS, _COUNTS = f"{PAST}means", f"{PAST}counts"
-_ROWS = 1 << 22  # numbers in a block of noisy logits
+_ENTRIES = 1 << 22  # of a block of noisy logits
 
 
 @dataclass(frozen=True)
@@ -24,17 +24,17 @@ class OpenWGL(Softmax):
 
     What is taken from the source:
 
-    * the class uncertainty loss: to cross-entropy, ``weight`` times the mean of Σ p log p / K over uncertain vertices is
-      added, those whose largest probability is between 1 / K and .5. It raises their entropy;
+    * the class uncertainty loss: to cross-entropy, ``weight`` times the mean of Σ p log p / K over uncertain vertices
+      is added, those whose largest probability is between 1 / K and .5. It raises their entropy;
     * the decision: the probabilities are means over ``samples`` noisy hidden vectors;
-    * the threshold in the middle between the mean certainty of known and that of unseen vertices. The authors' code takes
-      both from validation vertices; here they are those of past slices, all slices together.
+    * the threshold in the middle between the mean certainty of known and that of unseen vertices. The authors' code
+      takes both from validation vertices; here they are those of past slices, all slices together.
 
     What differs: the source computes the uncertainty loss on unlabelled vertices and trains a variational encoder that
-    reconstructs the edges. A detector's loss gets neither. So the loss here reads the labelled vertices, and the noise is
-    not learnt: it is normal, with the standard deviation within classes that each entry of the hidden vectors has on the
-    training vertices, and changes the logits by the map from hidden vectors to logits (`output_map`). The same noise is
-    used for all vertices. Until unseen vertices were observed, none is flagged.
+    reconstructs the edges. A detector's loss gets neither. So the loss here reads the labelled vertices, and the noise
+    is not learnt: it is normal, with the standard deviation within classes that each entry of the hidden vectors has on
+    the training vertices, and changes the logits by the map from hidden vectors to logits (`output_map`). The same
+    noise is used for all vertices. Until unseen vertices were observed, none is flagged.
 
     The state is ``shifts``, what each noise adds to the logits, and ``past.means`` and ``past.counts``, certainty and
     number of known and of unseen vertices.
@@ -92,9 +92,8 @@ class OpenWGL(Softmax):
     def certainty(self, outputs: Outputs, state: State) -> Tensor:
         """Mean probability of each vertex's likeliest class over the noisy versions."""
         x, shifts = outputs.logits.double(), fitted(state, "shifts").to(outputs.logits.device)
-        block = max(_ROWS // shifts.numel(), 1)
-        parts = [torch.softmax(part.unsqueeze(1) + shifts, 2).mean(1).amax(1) for part in x.split(block)]
-        return torch.cat(parts) if parts else x.sum(1)
+        rows = max(_ENTRIES // shifts.numel(), 1)
+        return torch.cat([torch.softmax(part.unsqueeze(1) + shifts, 2).mean(1).amax(1) for part in blocks(x, rows)])
 
     def observe(self, outputs: Outputs, targets: Tensor, state: State) -> State:
         certainty = self.certainty(outputs, state)

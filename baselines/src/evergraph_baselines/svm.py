@@ -18,12 +18,12 @@ __all__ = ["CBSSVM", "OneClassSVM"]
 _TINY = 1e-12
 _VECTORS = 500  # that a one-class machine is fitted to
 _GAP = 1e-11  # violation of the optimality conditions at which it is fitted
-_SWEEPS = 200_000
+_PAIRS = 200_000  # at most
 
 
 @dataclass(frozen=True)
 class CBSSVM(Softmax):
-    """Flags a vertex if the support vector machine of no class accepts it (learning in a centre-based similarity space).
+    """Flags a vertex if the support vector machine of no class accepts it, given its similarities to the centre.
 
     Each class has a centre, the mean of the vectors of its training vertices below the output layer. A vertex is
     described by its similarities to the centre: the cosine, the correlation, exp(-d² / 2 s²) and 1 / (1 + d / s), where
@@ -86,7 +86,7 @@ class CBSSVM(Softmax):
         return Decision(score, score > 0)
 
     def _separate(self, x: Tensor, inside: Tensor) -> Tensor:
-        """Weights of a machine, of which the last is the intercept: minimise |w|² / 2 + C · Σ weighted squared losses."""
+        """Weights of a machine, with the intercept: minimise |w|² / 2 + C · Σ of weighted squared losses."""
         sign = torch.where(inside, 1.0, -1.0).double()
         sizes = torch.where(inside, inside.sum(), (~inside).sum())
         each = self.cost * len(x) / (2 * sizes)
@@ -171,21 +171,23 @@ def _kernel(one: Tensor, other: Tensor, gamma: Tensor) -> Tensor:
 
 
 def solve_one_class(kernel: NDArray[np.float64], nu: float) -> tuple[NDArray[np.float64], float]:
-    """Minimise α K α / 2 with Σ α = ν n and 0 ≤ α ≤ 1, two entries at a time, the most violating pair first.
+    """Minimise α K α / 2 with Σ α = ν n and 0 ≤ α ≤ 1, two entries at a time (sequential minimal optimisation).
 
     Returns α and ρ, the value of K α on the boundary.
     """
     number = len(kernel)
     alpha = np.full(number, nu)
-    value = kernel @ alpha
-    for _ in range(_SWEEPS):
+    value, own = kernel @ alpha, kernel.diagonal()
+    for _ in range(_PAIRS):
         up = np.where(alpha < 1, value, np.inf)  # these may grow, those may shrink
-        down = np.where(alpha > 0, value, -np.inf)
-        low, high = int(up.argmin()), int(down.argmax())
-        if down[high] - up[low] <= _GAP * number * nu:
+        excess = np.where(alpha > 0, value, -np.inf)
+        low = int(up.argmin())
+        excess = excess - up[low]
+        if excess.max() <= _GAP * number * nu:
             break
-        curvature = kernel[low, low] + kernel[high, high] - 2 * kernel[low, high]
-        step = min((down[high] - up[low]) / max(curvature, _TINY), 1 - alpha[low], alpha[high])
+        curvature = np.maximum(own[low] + own - 2 * kernel[low], _TINY)
+        high = int((np.maximum(excess, 0) ** 2 / curvature).argmax())  # the largest decrease
+        step = min(excess[high] / curvature[high], 1 - alpha[low], alpha[high])
         alpha[low] += step
         alpha[high] -= step
         value += step * (kernel[low] - kernel[high])

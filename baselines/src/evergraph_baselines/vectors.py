@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -13,12 +13,12 @@ from evergraph.detect import Outputs
 from evergraph.detect.base import State
 from evergraph.errors import InputError
 
-__all__ = ["SAMPLE", "fitted", "nearest", "newton", "output_map", "sample", "spread", "vectors_of"]
+__all__ = ["SAMPLE", "blocks", "fitted", "nearest", "newton", "output_map", "present", "sample", "spread", "vectors_of"]
 
 SAMPLE = 2000
 """Most training vectors that a detector keeps in its state."""
 _STEPS, _HALVINGS = 100, 40  # of Newton's method
-_CONVERGED = 1e-12  # largest entry of the gradient, relative to the value
+_CONVERGED = 1e-12  # expected decrease, relative to the value, from which on one more full step is precise
 
 
 def vectors_of(outputs: Outputs) -> Tensor:
@@ -33,6 +33,17 @@ def fitted(state: State, name: str) -> Tensor:
     return state[name]
 
 
+def present(targets: Tensor) -> list[int]:
+    """Columns of the classes that have a vertex."""
+    return torch.nonzero(torch.bincount(targets)).flatten().tolist()
+
+
+def blocks(vectors: Tensor, rows: int) -> Iterator[Tensor]:
+    """Yield some vectors after the other, so that what is computed from them fits into memory; one block if none."""
+    for start in range(0, max(len(vectors), 1), rows):
+        yield vectors[start : start + rows]
+
+
 # --- samples ---------------------------------------------------------------------------------------------------------
 
 
@@ -40,7 +51,8 @@ def spread(vectors: Tensor, most: int) -> Tensor:
     """Rows of at most ``most`` vectors: every n-th in a pseudo-random order that depends on their entries only.
 
     So the choice depends neither on the order of the vectors nor on that of their entries, and a vector that occurs
-    often is chosen in proportion.
+    often is chosen in proportion. Pass vectors as the model gives them: what is computed from many of them, such as
+    standardised ones, depends on their order by rounding.
 
     Examples
     --------
@@ -71,9 +83,11 @@ def sample(vectors: Tensor, targets: Tensor, most: int = SAMPLE) -> Tensor:
     left, limit = most, 1
     for number, size in enumerate(sizes):  # the smallest first: what they leave is for the larger ones
         limit = max(left // (len(sizes) - number), 1)
-        left -= min(size, limit)
+        if size > limit:
+            break
+        left -= size
     chosen = []
-    for column in torch.nonzero(counts).flatten().tolist():
+    for column in present(targets):
         rows = torch.nonzero(targets == column).flatten()
         chosen.append(rows[spread(vectors[rows], limit)])
     return torch.cat(chosen) if chosen else targets.new_empty(0)
@@ -95,7 +109,7 @@ def nearest(vectors: Tensor, others: Tensor, number: int, *, itself: bool = Fals
 
 
 def output_map(outputs: Outputs) -> Tensor:
-    """Weights of the linear map from the vectors to the logits, by least squares: the best estimate of the output layer.
+    """Weights of the linear map from the vectors to the logits, by least squares: an estimate of the output layer.
 
     It is exact for a linear output layer without neighbours. Where a vertex's logits also depend on its neighbours, it
     includes how far these are like the vertex.
@@ -128,12 +142,12 @@ def newton(objective: Callable[[Tensor], tuple[Tensor, Tensor, Tensor]], start: 
     point = start
     value, slope, curvature = objective(point)
     for _ in range(_STEPS):
-        if slope.abs().amax() <= _CONVERGED * (1 + value.abs()):
-            break
         # Where the function is not convex, negative curvatures count as positive, so that every step goes down.
         sizes, directions = torch.linalg.eigh(curvature)
-        sizes = sizes.abs().clamp(min=1e-10 * float(sizes.abs().amax()))
+        sizes = sizes.abs().clamp(min=max(1e-10 * float(sizes.abs().amax()), 1e-300))
         step = directions @ ((directions.T @ slope) / sizes)
+        if slope @ step <= _CONVERGED * (1 + value.abs()):
+            return point - step
         for halving in range(_HALVINGS):
             found = objective(point - step / 2**halving)
             if found[0] < value:
