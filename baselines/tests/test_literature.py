@@ -433,7 +433,10 @@ def test_the_threshold_is_between_known_and_unseen_vertices_of_all_past_slices()
         unseen.extend(certainty[labels == UNKNOWN])
         state = detector.observe(new, labels, state)
     threshold = (np.mean(known) + np.mean(unseen)) / 2
-    np.testing.assert_allclose(detector.decide(new, state).score, threshold - certainty)
+    decision = detector.decide(new, state)
+    np.testing.assert_allclose(decision.score, 1 - certainty)
+    np.testing.assert_array_equal(decision.flagged, certainty < threshold)
+    assert 0 < decision.flagged.sum() < len(new)
 
 
 # --- L2AC ------------------------------------------------------------------------------------------------------------

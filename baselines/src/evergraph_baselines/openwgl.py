@@ -34,7 +34,8 @@ class OpenWGL(Softmax):
     reconstructs the edges. A detector's loss gets neither. So the loss here reads the labelled vertices, and the noise
     is not learnt: it is normal, with the standard deviation within classes that each entry of the hidden vectors has on
     the training vertices, and changes the logits by the map from hidden vectors to logits (`output_map`). The same
-    noise is used for all vertices. Until unseen vertices were observed, none is flagged.
+    noise is used for all vertices. The score is 1 minus the certainty. Until unseen vertices were observed, none is
+    flagged.
 
     The state is ``shifts``, what each noise adds to the logits, and ``past.means`` and ``past.counts``, certainty and
     number of known and of unseen vertices.
@@ -108,5 +109,5 @@ class OpenWGL(Softmax):
     def decide(self, outputs: Outputs, state: State) -> Decision:
         certainty = self.certainty(outputs, state)
         seen = _COUNTS in state and bool((state[_COUNTS] > 0).all())
-        score = (state[_MEANS].to(certainty).mean() if seen else 0.0) - certainty
-        return Decision(score, score > 0)
+        threshold = float(state[_MEANS].mean()) if seen else 0.0
+        return Decision(1 - certainty, certainty < threshold)
