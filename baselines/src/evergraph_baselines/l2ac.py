@@ -41,7 +41,7 @@ class L2AC(Softmax):
     Parameters
     ----------
     nearest
-        Number of training vertices per class, from 1 up; 5 in the source.
+        Number of training vertices per class, from 1 up.
 
     Examples
     --------

@@ -40,7 +40,7 @@ class ODIN(Score):
     temperature
         T, above 0; 1000 in the source.
     epsilon
-        ε, from 0 up: length of the step for each entry. In the source it is .0014 for most data.
+        ε, from 0 up: length of the step for each entry. The source chooses it from 0 to .004.
 
     Examples
     --------
