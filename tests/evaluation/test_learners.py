@@ -71,8 +71,7 @@ def compared(graphs: list[str], out: Path) -> LearnerComparison:
 # --- learners as text ------------------------------------------------------------------------------------------------
 
 
-def test_parts_set_the_fields_of_a_configuration(graphs: list[str]) -> None:
-    graph = EvolvingGraph.open(graphs[0])
+def test_parts_set_the_fields_of_a_configuration() -> None:
     told: dict[str, dict[str, Any]] = {
         "window:1": {"history": 1},
         "window:full + restart:hybrid": {"history": "full", "restart": "hybrid"},
@@ -84,7 +83,7 @@ def test_parts_set_the_fields_of_a_configuration(graphs: list[str]) -> None:
     specs = learner_specs(",".join([*told, "window:1"]))
     assert [one.name for one in specs] == list(told)
     for spec, changed in zip(specs, told.values(), strict=True):
-        assert spec.configuration(BASE, graph) == replace(BASE, **changed)
+        assert spec.configuration(BASE) == replace(BASE, **changed)
 
 
 @pytest.mark.parametrize(
@@ -441,7 +440,7 @@ def advised(measured: dict[str, tuple[float, float]], seeds: tuple[int, ...] = (
         for seed in seeds
     )
     specs = learner_specs(",".join(measured))
-    return recommend_learner(LearnerComparison({"g": "g"}, specs, seeds, BASE, {}, {"g": 9}, outcomes))
+    return recommend_learner(LearnerComparison({"g": "g"}, specs, seeds, BASE, {}, outcomes))
 
 
 def test_the_fastest_within_half_a_point_of_the_best_is_recommended() -> None:
@@ -460,4 +459,4 @@ def test_the_fastest_within_half_a_point_of_the_best_is_recommended() -> None:
 
 def test_most_frequent_needs_no_steps() -> None:
     """Learners whose parts are closed-form are compared as all others."""
-    assert LearnerSpec.parse("model:most-frequent").settings(0)["model"] == MostFrequent()
+    assert LearnerSpec.parse("model:most-frequent").settings()["model"] == MostFrequent()

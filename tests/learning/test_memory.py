@@ -337,7 +337,7 @@ def test_a_class_without_recent_labels_is_not_predicted_until_it_has_one_again()
     times = np.repeat(np.arange(8), 20)
     labels = np.array(["a", "b"] * 80, object)
     gone = (times >= 2) & (times < 6) & (labels == "b")
-    labels[gone] = "a"
+    labels[gone] = None
     words = ["apple" if label == "a" else "banana" for label in np.array(["a", "b"] * 80)]  # still two kinds of texts
     graph = EvolvingGraph.build({"id": range(160), "time": times, "label": labels, "text": words})
     learners = [

@@ -292,13 +292,12 @@ class _Learners:
     def advice(self, found: Any, graph: str, given: Mapping[str, Any]) -> dict[str, Any] | None:
         from evergraph.evaluation.learner_specs import PARTS
         from evergraph.evaluation.recommendation import recommend_learner
-        from evergraph.evaluation.workers import name_of
 
         best = recommend_learner(found)
         if best is None:
             return None
-        parts = found.parts(name_of(graph), best.learner)
-        command = _run(graph, {**given, "detector": self.name}, {PARTS[kind]: value for kind, value in parts.items()})
+        parts = {PARTS[kind]: value for kind, value in best.learner.parts.items()}
+        command = _run(graph, {**given, "detector": self.name}, parts)
         return {"learner": best.learner.name, "reason": best.reason, "command": command}
 
     def recommended(self, advice: Mapping[str, Any]) -> str:
