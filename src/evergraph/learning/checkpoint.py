@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import msgspec
+import numpy as np
 import torch
 from safetensors.torch import load as tensors_from
 from safetensors.torch import save as tensors_to
@@ -123,6 +124,8 @@ def pack(learner: LifelongLearner) -> tuple[dict[str, Any], bytes]:
     tensors |= {f"detector/{name}": value for name, value in learner.detector_.state.items()}
     stacking = {} if learner.stacking_ is None else learner.stacking_.tensors()
     tensors |= {f"stacking/{name}": value for name, value in stacking.items()}
+    if learner._counted is not None:
+        tensors["counted/codes"] = torch.from_numpy(learner._counted)
     vocabulary = learner.vocabulary_
     content = {
         "settings": {name: described(getattr(learner, name)) for name in _PLAIN} | {"device": str(learner.device)},
@@ -217,6 +220,8 @@ def restore(learner: LifelongLearner, content: Mapping[str, Any], tensors: Mappi
     learner.stacking_ = Stacking.from_tensors(part("stacking/"), len(classes))
     learner.tasks_, learner.time_, learner.losses_ = tasks, time, losses
     learner._unused = content.get("unused_from")
+    counted = part("counted/").get("codes")
+    learner._counted = None if counted is None else counted.cpu().numpy().astype(np.int64)
     learner.lr_, learner.auxiliary_lr_ = lr, auxiliary_lr
     own, learner._default_rates = learner._detector(), {}
     for detector, rate in ((own, lr), (own.requires.auxiliary, auxiliary_lr)):

@@ -23,6 +23,7 @@ from evergraph.detect.base import UNLABELLED, Detector, FittedDetector, Outputs,
 from evergraph.errors import DamagedLearnerError, EvergraphError, InputError
 from evergraph.graph.classes import columns_among
 from evergraph.graph.evolving import TextMode, Window
+from evergraph.graph.hashed import id_codes
 from evergraph.inputs.neighbour_classes import label_delay
 from evergraph.inputs.slice_context import SliceContext
 from evergraph.inputs.vocabulary import FeatureReader, Vocabulary, as_inputs, blocks_of, check_inputs
@@ -36,7 +37,7 @@ from evergraph.learning.stacking import Stacking
 from evergraph.learning.task import Decisions, Task
 from evergraph.learning.training import OnStep, default_rate, train
 from evergraph.names import DEFAULT_DETECTOR, build_detector
-from evergraph.nn import Batch, Draw, Matrix, Model, Neighbours, carry_over
+from evergraph.nn import Batch, Draw, Labels, Matrix, Model, Neighbours, carry_over
 from evergraph.nn.adam import Adam
 from evergraph.nn.base import ActiveFeatures, Parameters, active_features, as_model
 from evergraph.nn.device import check_device
@@ -167,6 +168,7 @@ class LifelongLearner:
         self._loaded = False  # the state comes from a file
         self._excluded: frozenset[str] = frozenset()
         self._unused: int | None = None  # first period whose labels were not used
+        self._counted: NDArray[np.int64] | None = None  # codes of the vertices in the sums of a model in closed form
         self._replays = True
         self._built: tuple[object, Model] | None = None
         self._check()
@@ -247,10 +249,15 @@ class LifelongLearner:
 
         batch, counts = self._training_batch(task, vocabulary, classes)
         lesson = (task, batch, counts, vocabulary.width, cold)
-        weights, lr, losses = self._trained(detector, self.weights_, *lesson, on_step)
         auxiliary: Parameters | None = None
-        auxiliary_lr: float | None = None
-        if needs.auxiliary is not None:
+        auxiliary_lr, counted = None, None
+        if self._model().solved:
+            weights, counted = self._solved(*lesson)
+            lr, losses = None, list[float]()
+            auxiliary = None if needs.auxiliary is None else weights  # no loss, so it would be the same
+        else:
+            weights, lr, losses = self._trained(detector, self.weights_, *lesson, on_step)
+        if needs.auxiliary is not None and auxiliary is None:
             after = None if on_step is None else lambda step, loss: on_step(self.steps + step, loss)
             auxiliary, auxiliary_lr, _ = self._trained(needs.auxiliary, self.auxiliary_weights_, *lesson, after)
         fitted = fitted.fit(*self._fitting(weights, auxiliary, batch, needs.fit), cold=cold)
@@ -261,6 +268,7 @@ class LifelongLearner:
         self.lr_, self.auxiliary_lr_, self.losses_ = lr, auxiliary_lr, losses
         self.tasks_, self.time_ = self.tasks_ + 1, task.time
         self._unused = int(task.graph.times[np.flatnonzero(task.released >= 0)[-1]]) + 1
+        self._counted = counted
 
     def _trained(
         self,
@@ -275,11 +283,7 @@ class LifelongLearner:
     ) -> tuple[Parameters, float | None, list[float]]:
         """Parameters trained with a detector's loss, the learning rate and the losses."""
         model = self._model()
-        if (known := model.closed_form(counts)) is not None:
-            return known, None, []
-        fresh = model.parameters(width, len(counts), Draw(self.seed, self.tasks_))
-        weights = {name: value.to(self.device) for name, value in fresh.items()}
-        weights = weights if cold or before is None else carry_over(before, weights)
+        weights = self._start_weights(before, width, len(counts), cold=cold)
         lr = self._rate(model, detector, task)
         # Without weight decay, weights without a gradient stay as they are: train only those that are used.
         part = _active(model, weights, batch) if self.weight_decay == 0 else None
@@ -297,6 +301,36 @@ class LifelongLearner:
             after = partial(_scaled_step, on_step, self.steps / steps)
         losses = run(model, detector, changing, read, counts, optimiser=adam, steps=steps, seed=seed, on_step=after)
         return (weights if part is None else part.merge_into(weights)), lr, losses
+
+    def _start_weights(self, before: Parameters | None, inputs: int, outputs: int, *, cold: bool) -> Parameters:
+        """New parameters, with the values of those before in them unless the restart is cold."""
+        fresh = self._model().parameters(inputs, outputs, Draw(self.seed, self.tasks_))
+        weights = {name: value.to(self.device) for name, value in fresh.items()}
+        return weights if cold or before is None else carry_over(before, weights)
+
+    def _solved(
+        self, task: Task, batch: Batch | MiniBatches, counts: Tensor, width: int, cold: bool
+    ) -> tuple[Parameters, NDArray[np.int64]]:
+        """Parameters in closed form, and codes of the vertices whose labels they contain.
+
+        A label is new if its vertex was in no earlier task with a label, so labels that arrive late, but within the
+        history, count once, too. Vertices are known by their ids: rows change if vertices are removed.
+        """
+        assert isinstance(batch, MiniBatches)  # noqa: S101  # as `_training_batch` makes them for these models
+        weights, source = self._start_weights(self.weights_, width, len(counts), cold=cold), batch.source
+        vertices = batch.labelled
+        rows = source.window.rows.start + vertices
+        codes, times = id_codes(source.window.ids)[vertices], task.graph.times[rows]
+        counted = np.empty(0, np.int64) if cold or self._counted is None else self._counted
+        # If the newest slices were rolled back, those that take their place are new.
+        new = (times >= self._unused_from()) | ~np.isin(codes, counted)
+        vertices, model, blocks = vertices[new], self._model(), self._plan(source).blocks
+
+        def vectors(part: slice) -> Tensor:
+            return exact_outputs(model, weights, source, vertices[part], blocks)[1]
+
+        labels = Labels(counts, task.time, batch.targets[vertices].astype(np.int64), times[new], vectors)
+        return model.closed_form(weights, labels), np.union1d(counted, codes)
 
     def _fitting(
         self, weights: Parameters, auxiliary: Parameters | None, batch: Batch | MiniBatches, wanted: bool
@@ -334,10 +368,12 @@ class LifelongLearner:
     ) -> tuple[Batch | MiniBatches, Tensor]:
         columns = columns_among(classes, task.graph.class_names).astype(np.int32)
         source = self._source(task, task.training, vocabulary, classes)
-        plan = self._plan(source)
         rows = int(np.flatnonzero(task.targets >= 0)[-1]) + 1
         targets = columns[task.targets[:rows]]
         counts = torch.from_numpy(np.bincount(targets[targets >= 0], minlength=len(classes))).to(self._device)
+        if self._model().solved:  # it reads only vertices with new labels and what these depend on
+            return MiniBatches(source, targets, max(int(counts.sum()), 1), ()), counts
+        plan = self._plan(source)
         if not plan.whole:
             size = min(plan.batch, int(counts.sum()))
             own = self._model() if self._model().samples else None

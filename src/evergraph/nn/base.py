@@ -30,6 +30,7 @@ __all__ = [
     "ActiveFeatures",
     "Batch",
     "Draw",
+    "Labels",
     "LayeredModel",
     "Model",
     "Parameters",
@@ -125,6 +126,31 @@ class Readout:
         return found if self.weight is None else linear(found, self.weight, self.bias)
 
 
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """The labels of a task, for parameters in closed form (`Model.closed_form`).
+
+    Parameters
+    ----------
+    counts
+        Number of labelled vertices of each class in the window.
+    time
+        Period of the task.
+    targets
+        Column of the class of each vertex whose label the parameters do not contain yet, the oldest first.
+    times
+        Periods of these vertices.
+    vectors
+        Returns the hidden vectors of some of them, with the parameters that `Model.closed_form` is given.
+    """
+
+    counts: Tensor
+    time: int
+    targets: NDArray[np.int64]
+    times: NDArray[np.int64]
+    vectors: Callable[[slice], Tensor]
+
+
 class Model(ABC):
     """The contract of all models; subclasses are frozen dataclasses of their settings.
 
@@ -161,9 +187,19 @@ class Model(ABC):
         """Return the input of each training step, without end; by default always the whole batch."""
         return itertools.repeat(batch)
 
-    def closed_form(self, counts: Tensor) -> Parameters | None:  # noqa: ARG002  # the baseline needs it
-        """Return parameters computed from the class counts, or None if the model must be trained."""
-        return None
+    def closed_form(self, p: Parameters, labels: Labels) -> Parameters:
+        """Return parameters computed from those before and a task's labels, for a model without training steps.
+
+        Like the weights of a warm restart, the parameters before are those of the last task, grown with new features
+        and classes; the first time, and in a cold restart, they are new. Vectors must not depend on what this method
+        changes.
+        """
+        raise NotImplementedError(f"{type(self).__name__} is trained in steps")
+
+    @property
+    def solved(self) -> bool:
+        """Whether `closed_form` computes the parameters; otherwise they are trained in steps."""
+        return type(self).closed_form is not Model.closed_form
 
     @property
     def hops(self) -> int | None:

@@ -1,0 +1,323 @@
+"""Ridge regression of fixed features: a model that is computed from sums over its vertices, without gradient steps.
+
+The vectors are features after a random projection and some steps of propagation (SGC), which nothing trains. Ridge
+regression of the classes on them needs only sums: of the products of the vectors with each other, and of the vectors
+of each class. So an update adds the vertices whose labels are new, and subtracts or weakens old ones. It equals a
+computation from scratch on the same vertices.
+
+The scores of a ridge regression are no probabilities: they depend on the size of each class, and large classes mask
+others. A linear map between the classes turns them into the log-probabilities of a linear discriminant analysis with
+the same penalty (Hastie, Tibshirani and Buja, Flexible Discriminant Analysis by Optimal Scoring, JASA 89, 1994).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp
+from torch import Tensor
+
+from evergraph.errors import InputError
+from evergraph.nn.base import Draw, Labels, LayeredModel, Parameters, Readout, check_settings
+from evergraph.nn.ops import Matrix, Neighbours, Noise, linear, propagate
+
+__all__ = ["Moments", "Ridge", "Solution"]
+
+Floats = NDArray[np.float64]
+
+_BLOCK = 16_384  # vertices that are added at a time
+_MOST = {"width": 8_192, "periods": 1_000}  # memory grows with width² · periods
+_NOT_YET = np.iinfo(np.int64).min  # period of sums without vertices
+_ABSENT = -100.0  # log-probability of a class without vertices
+_SCALED_ON = 500  # vertices on which the logits are scaled
+_FIRST_SCALE, _SCALE_PRECISION = 0.3, 10.0  # of the scale's logarithm, before and between updates
+
+
+@dataclass(frozen=True)
+class Ridge(LayeredModel):
+    """Ridge regression of the classes on propagated features, updated without training steps.
+
+    Each labelled vertex counts once, with the vector that it had when its label was first used; labels that change
+    later count in a cold restart only. A learner's ``steps``, learning rate, detector and memory have no effect on it.
+
+    Parameters
+    ----------
+    hops
+        Number of propagation steps.
+    width
+        Width of the vectors, to which a random projection maps the features. A new word gets a new row of it, so the
+        sums keep their size.
+    penalty
+        Penalty of the weights, in vertices: that many vertices in each direction, as long as an average vector.
+    balance
+        From 0, where the probability of a class grows with its number of vertices, to 1, where all classes are equally
+        probable.
+    discount
+        Factor, above 0 and up to 1, by which vertices count less with each period; with 1, old ones count in full.
+    periods
+        Number of periods before a task whose vertices count, however long the history is; None for all.
+
+    Examples
+    --------
+    >>> Ridge(periods=3)
+    Ridge(hops=2, width=512, penalty=3.0, balance=0.5, discount=1.0, periods=3)
+    """
+
+    hops: int = 2
+    width: int = 512
+    penalty: float = 3.0
+    balance: float = 0.5
+    discount: float = 1.0
+    periods: int | None = None
+
+    def __post_init__(self) -> None:
+        check_settings(hops=self.hops, width=self.width, **({} if self.periods is None else {"periods": self.periods}))
+        for name, most in _MOST.items():
+            if (value := getattr(self, name)) is not None and value > most:
+                raise InputError(f"{name} is {value}", fix=f"set {name} to at most {most:,}")
+        ranges = {
+            "penalty": (np.inf, "a number above 0"),
+            "balance": (1, "a number from 0 to 1"),
+            "discount": (1, "a factor above 0 and up to 1"),
+        }
+        for name, (most_, what) in ranges.items():
+            value = getattr(self, name)
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if not number or not (0 <= value <= most_) or value == np.inf or (value == 0 and name != "balance"):
+                raise InputError(f"{name} is {value!r}", fix=f"set {name} to {what}")
+
+    # --- the encoder --------------------------------------------------------------------------------------------------
+
+    def parameters(self, inputs: int, outputs: int, draw: Draw) -> Parameters:
+        parts, size = self.periods or 1, self.width + 1
+        return {
+            # Signs project as well as normal numbers (Achlioptas, 2003) and take a byte each.
+            "projection": draw.uniform(inputs, self.width, bound=1).sign().to(torch.int8),
+            "products": torch.zeros(parts, size, size, dtype=torch.float64),
+            "sums": torch.zeros(parts, size, outputs, dtype=torch.float64),
+            "newest": torch.full((parts,), _NOT_YET),
+            "scale": torch.tensor(_FIRST_SCALE, dtype=torch.float64),
+            "weight": torch.zeros(self.width, outputs),
+            "bias": torch.zeros(outputs),
+        }
+
+    def trained(self, name: str) -> bool:  # noqa: ARG002
+        return False
+
+    def step_memory(self, inputs: int, outputs: int) -> tuple[float, float]:  # noqa: ARG002
+        return 12.0 * self.width, 0.0  # there are no gradients
+
+    @property
+    def hidden_layers(self) -> int:
+        return self.hops
+
+    @property
+    def local_output(self) -> bool:
+        return True
+
+    def hidden_layer(
+        self,
+        p: Parameters,
+        number: int,
+        h: Matrix,
+        graph: Neighbours,
+        rows: int,
+        noise: Noise | None,  # noqa: ARG002
+    ) -> Tensor:
+        if not number:
+            h = linear(h, p["projection"] * self.width**-0.5)
+        assert isinstance(h, Tensor)  # noqa: S101  # the result of a projection or propagation
+        return propagate(graph, h, rows)
+
+    def output_layer(self, p: Parameters, h: Matrix, graph: Neighbours, rows: int, noise: Noise | None) -> Readout:  # noqa: ARG002
+        assert isinstance(h, Tensor)  # noqa: S101  # the result of a hidden layer
+        vectors = torch.nn.functional.normalize(h[:rows])
+        return Readout(vectors, p["weight"], p["bias"], vectors)
+
+    # --- the head -----------------------------------------------------------------------------------------------------
+
+    def closed_form(self, p: Parameters, labels: Labels) -> Parameters:
+        products, sums, newest = (p[name].cpu().numpy().copy() for name in ("products", "sums", "newest"))
+        last: tuple[Floats, NDArray[np.int64], Floats] | None = None
+        for start in range(0, len(labels.targets), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            vectors = labels.vectors(block).cpu().numpy().astype(np.float64)
+            targets, ages = labels.targets[block], labels.time - 1 - labels.times[block]
+            if not np.isfinite(vectors).all():
+                raise InputError("features are not finite numbers", fix="check the features for missing numbers")
+            for part in np.unique(self._parts(labels.times[block])):
+                rows = np.flatnonzero(self._parts(labels.times[block]) == part)
+                time = int(labels.times[block][rows].max())
+                if self.periods is not None and labels.time - time > self.periods:
+                    continue
+                self._renew(products[part], sums[part], newest[part : part + 1], time)
+                weights = self.discount ** (int(newest[part]) - labels.times[block][rows]).astype(np.float64)
+                found = Moments.of(vectors[rows], targets[rows], sums.shape[2], weights)
+                products[part] += found.products
+                sums[part] += found.sums
+            last = vectors[-_SCALED_ON:], targets[-_SCALED_ON:], self.discount ** ages[-_SCALED_ON:].astype(np.float64)
+        total = self._total(products, sums, newest, labels.time)
+        solution = Solution.of(total, self.penalty)
+        scale = float(p["scale"])
+        if last is not None:
+            scale = solution.scale(*last, self.balance, scale)
+        weight, bias = solution.head(self.balance)
+        found_: dict[str, Any] = {"products": products, "sums": sums, "newest": newest, "scale": np.array(scale)}
+        found_ |= {"weight": (scale * weight).astype(np.float32), "bias": (scale * bias).astype(np.float32)}
+        return p | {name: torch.from_numpy(value).to(p[name].device) for name, value in found_.items()}
+
+    def _parts(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The part of the sums in which vertices of a period are counted."""
+        return np.zeros_like(times) if self.periods is None else times % self.periods
+
+    def _renew(self, products: Floats, sums: Floats, newest: NDArray[np.int64], time: int) -> None:
+        """Let a part of the sums be of a period: those of all periods become weaker, those of one period start anew."""
+        if time <= newest[0]:
+            return
+        kept = 0.0 if self.periods is not None or newest[0] == _NOT_YET else self.discount ** float(time - newest[0])
+        products *= kept
+        sums *= kept
+        newest[0] = time
+
+    def _total(self, products: Floats, sums: Floats, newest: NDArray[np.int64], time: int) -> Moments:
+        """The sums of all vertices that count at a period."""
+        first = _NOT_YET + 1 if self.periods is None else time - self.periods
+        weights = [self.discount ** float(time - 1 - at) if at >= first else 0.0 for at in newest.tolist()]
+        return Moments(np.tensordot(weights, products, 1), np.tensordot(weights, sums, 1))
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Sums over vertices, from which a ridge regression follows. Each vector has a 1 at its end, for the intercept.
+
+    Parameters
+    ----------
+    products
+        Sum of the products of the vectors with themselves.
+    sums
+        Sum of the vectors of each class, one column each.
+
+    Examples
+    --------
+    >>> found = Moments.of(np.array([[2.0], [3.0]]), np.array([0, 1]), classes=2, weights=np.ones(2))
+    >>> found.products.tolist(), found.sums.tolist()
+    ([[13.0, 5.0], [5.0, 2.0]], [[2.0, 3.0], [1.0, 1.0]])
+    """
+
+    products: Floats
+    sums: Floats
+
+    @classmethod
+    def of(cls, vectors: Floats, targets: NDArray[np.integer], classes: int, weights: Floats) -> Moments:
+        """Return the sums of some vertices."""
+        longer = np.concatenate([vectors, np.ones((len(vectors), 1))], 1)
+        weighted = longer * weights[:, None]
+        sums = np.zeros((longer.shape[1], classes))
+        order = np.argsort(targets, kind="stable")
+        there, starts = np.unique(targets[order], return_index=True)
+        if len(there):
+            sums[:, there] = np.add.reduceat(weighted[order], starts, axis=0).T
+        return cls(weighted.T @ longer, sums)
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """A ridge regression of the classes (1 for the own class, 0 for others) with an intercept, from its sums.
+
+    Parameters
+    ----------
+    mean
+        Mean of the vectors.
+    counts
+        Sum of the weights of each class's vertices.
+    penalty
+        Factor of the squared weights.
+    factor
+        The Cholesky factor of the penalised scatter of the vectors.
+    scatter
+        For each class the sum of its vectors, each less the mean.
+    weight
+        The weights, one column for each class. The intercepts follow from them, the mean and the counts.
+    """
+
+    mean: Floats
+    counts: Floats
+    penalty: float
+    factor: tuple[Any, bool]
+    scatter: Floats
+    weight: Floats
+
+    @classmethod
+    def of(cls, moments: Moments, penalty: float) -> Solution:
+        """Solve; the penalty is relative to the mean squared length of a vector."""
+        n, counts = max(moments.products[-1, -1], 1e-300), moments.sums[-1]
+        mean = moments.products[:-1, -1] / n
+        total = moments.products[:-1, :-1] - np.outer(mean, n * mean)
+        absolute = penalty * max(float(np.trace(total)) / n, 1e-12)
+        total[np.diag_indices_from(total)] += absolute
+        factor = cho_factor(total, lower=True, overwrite_a=True, check_finite=False)
+        scatter = moments.sums[:-1] - np.outer(mean, counts)
+        return cls(mean, counts, absolute, factor, scatter, cho_solve(factor, scatter, check_finite=False))
+
+    @property
+    def intercept(self) -> Floats:
+        """The intercept of each class."""
+        return self.counts / max(self.counts.sum(), 1e-300) - self.mean @ self.weight
+
+    def head(self, balance: float) -> tuple[Floats, Floats]:
+        """Return weights and biases of the log-probabilities, up to a number that is the same for all classes."""
+        between = self._between
+        weight = self.weight @ between
+        centres = self.scatter / np.maximum(self.counts, 1e-300)
+        bias = -(centres * weight).sum(0) / 2 + self._prior(balance)
+        return weight, bias - self.mean @ weight
+
+    @property
+    def _between(self) -> Floats:
+        """The map from scores of the classes to those of a discriminant analysis with the same penalty.
+
+        The scatter within classes is the total one less that of the classes' means, a matrix of low rank, so this takes
+        an inverse of the size of the number of classes.
+        """
+        inverse = 1 / np.maximum(self.counts, 1e-300)
+        inside = np.eye(len(self.counts)) - (self.scatter.T @ self.weight) * inverse
+        found: Floats = inverse[:, None] * np.linalg.inv(inside) * self.counts.sum()
+        return found
+
+    def _prior(self, balance: float) -> Floats:
+        there = self.counts > 0
+        logarithm = np.log(np.where(there, self.counts, 1) / max(self.counts.sum(), 1e-300))
+        return np.where(there, (1 - balance) * logarithm, _ABSENT)
+
+    def scale(
+        self, vectors: Floats, targets: NDArray[np.integer], weights: Floats, balance: float, before: float
+    ) -> float:
+        """Return the factor of the logits with which vertices are most likely that the sums contain.
+
+        The scores of each vertex are those without it: they follow from its leverage. The factor of the last update
+        counts like some vertices.
+        """
+        away = vectors - self.mean
+        # Of a vertex's weight, as it is counted, its leverage is the share of its own score that it decides.
+        leverage = weights * ((away * cho_solve(self.factor, away.T, check_finite=False).T).sum(1))
+        leverage = np.minimum(leverage + weights / self.counts.sum(), 1 - 1e-6)[:, None]
+        own = np.zeros((len(targets), len(self.counts)))
+        own[np.arange(len(targets)), targets] = 1
+        scores = (away @ self.weight - leverage * own) / (1 - leverage)
+        between, centres = self._between, self.scatter / np.maximum(self.counts, 1e-300)
+        bias = -(centres * (self.weight @ between)).sum(0) / 2 + self._prior(balance)
+        logits = scores @ between + bias
+        chosen = logits[np.arange(len(targets)), targets]
+
+        def loss(log_scale: float) -> float:
+            scale = np.exp(log_scale)
+            surprise = (logsumexp(scale * logits, axis=1) - scale * chosen).sum()
+            return float(surprise + _SCALE_PRECISION * (log_scale - np.log(before)) ** 2 / 2)
+
+        return float(np.exp(minimize_scalar(loss, bounds=(-7, 3), method="bounded", options={"xatol": 0.01}).x))
