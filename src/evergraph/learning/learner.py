@@ -326,8 +326,8 @@ class LifelongLearner:
         new = (times >= self._unused_from()) | ~np.isin(codes, counted)
         vertices, model, blocks = vertices[new], self._model(), self._plan(source).blocks
 
-        def vectors(part: slice) -> Tensor:
-            return exact_outputs(model, weights, source, vertices[part], blocks)[1]
+        def vectors(places: NDArray[np.integer]) -> Tensor:
+            return exact_outputs(model, weights, source, vertices[places], blocks)[1]
 
         labels = Labels(counts, task.time, batch.targets[vertices].astype(np.int64), times[new], vectors)
         return model.closed_form(weights, labels), np.union1d(counted, codes)

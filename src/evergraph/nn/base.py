@@ -141,14 +141,15 @@ class Labels:
     times
         Periods of these vertices.
     vectors
-        Returns the hidden vectors of some of them, with the parameters that `Model.closed_form` is given.
+        Returns the hidden vectors of some of them, given by their places in ascending order, with the parameters that
+        `Model.closed_form` is given.
     """
 
     counts: Tensor
     time: int
     targets: NDArray[np.int64]
     times: NDArray[np.int64]
-    vectors: Callable[[slice], Tensor]
+    vectors: Callable[[NDArray[np.integer]], Tensor]
 
 
 class Model(ABC):
@@ -192,7 +193,7 @@ class Model(ABC):
 
         Like the weights of a warm restart, the parameters before are those of the last task, grown with new features
         and classes; the first time, and in a cold restart, they are new. Vectors must not depend on what this method
-        changes.
+        changes, and the model must say how many `hops` it reads.
         """
         raise NotImplementedError(f"{type(self).__name__} is trained in steps")
 
@@ -389,11 +390,22 @@ class Draw:
         """Draw from a normal distribution with mean 0."""
         return self._empty(shape).normal_(0, deviation, generator=self._generator)
 
+    def signs(self, rows: int, columns: int) -> Tensor:
+        """Draw -1 or 1, each with probability one half, in a byte each."""
+        self._count(rows * columns)
+        # A byte has eight of them, so that one for each of many features takes little time.
+        drawn = torch.randint(256, (rows, -(-columns // 8)), generator=self._generator, dtype=torch.uint8).numpy()
+        bits = np.unpackbits(drawn, axis=1, count=columns).view(np.int8)
+        return torch.from_numpy(2 * bits - 1)
+
     def _empty(self, shape: tuple[int, ...]) -> Tensor:
-        self._left -= math.prod(shape)
+        self._count(math.prod(shape))
+        return torch.empty(shape)
+
+    def _count(self, numbers: int) -> None:
+        self._left -= numbers
         if self._left < 0:
             raise ValueError("the parameters are more than allowed")
-        return torch.empty(shape)
 
     def glorot(self, inputs: int, outputs: int, gain: float = 1.0) -> Tensor:
         """Draw a weight from Glorot's uniform distribution."""

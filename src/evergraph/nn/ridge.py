@@ -13,6 +13,7 @@ the same penalty (Hastie, Tibshirani and Buja, Flexible Discriminant Analysis by
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 from torch import Tensor
 
-from evergraph.errors import InputError
+from evergraph.errors import EvergraphError, InputError
 from evergraph.nn.base import Draw, Labels, LayeredModel, Parameters, Readout, check_settings
 from evergraph.nn.ops import Matrix, Neighbours, Noise, linear, propagate
 
@@ -34,8 +35,9 @@ Floats = NDArray[np.float64]
 _BLOCK = 16_384  # vertices that are added at a time
 _MOST = {"width": 8_192, "periods": 1_000}  # memory grows with width² · periods
 _NOT_YET = np.iinfo(np.int64).min  # period of sums without vertices
+_FEWEST = 1e-9  # sum of the weights of vertices, below which there is nothing to solve
 _ABSENT = -100.0  # log-probability of a class without vertices
-_SCALED_ON = 500  # vertices on which the logits are scaled
+_SCALED_ON = 256  # vertices on which the logits are scaled
 _FIRST_SCALE, _SCALE_PRECISION = 0.3, 10.0  # of the scale's logarithm, before and between updates
 
 
@@ -66,12 +68,12 @@ class Ridge(LayeredModel):
     Examples
     --------
     >>> Ridge(periods=3)
-    Ridge(hops=2, width=512, penalty=3.0, balance=0.5, discount=1.0, periods=3)
+    Ridge(hops=2, width=512, penalty=10.0, balance=0.5, discount=1.0, periods=3)
     """
 
     hops: int = 2
     width: int = 512
-    penalty: float = 3.0
+    penalty: float = 10.0
     balance: float = 0.5
     discount: float = 1.0
     periods: int | None = None
@@ -98,7 +100,7 @@ class Ridge(LayeredModel):
         parts, size = self.periods or 1, self.width + 1
         return {
             # Signs project as well as normal numbers (Achlioptas, 2003) and take a byte each.
-            "projection": draw.uniform(inputs, self.width, bound=1).sign().to(torch.int8),
+            "projection": draw.signs(inputs, self.width),
             "products": torch.zeros(parts, size, size, dtype=torch.float64),
             "sums": torch.zeros(parts, size, outputs, dtype=torch.float64),
             "newest": torch.full((parts,), _NOT_YET),
@@ -144,37 +146,56 @@ class Ridge(LayeredModel):
 
     def closed_form(self, p: Parameters, labels: Labels) -> Parameters:
         products, sums, newest = (p[name].cpu().numpy().copy() for name in ("products", "sums", "newest"))
-        last: tuple[Floats, NDArray[np.int64], Floats] | None = None
-        for start in range(0, len(labels.targets), _BLOCK):
-            block = slice(start, start + _BLOCK)
+        first = _NOT_YET if self.periods is None else labels.time - self.periods
+        rows = np.flatnonzero(labels.times >= first)
+        recent = np.empty((0, self.width))
+        for start in range(0, len(rows), _BLOCK):
+            block = rows[start : start + _BLOCK]
             vectors = labels.vectors(block).cpu().numpy().astype(np.float64)
-            targets, ages = labels.targets[block], labels.time - 1 - labels.times[block]
             if not np.isfinite(vectors).all():
-                raise InputError("features are not finite numbers", fix="check the features for missing numbers")
-            for part in np.unique(self._parts(labels.times[block])):
-                rows = np.flatnonzero(self._parts(labels.times[block]) == part)
-                time = int(labels.times[block][rows].max())
-                if self.periods is not None and labels.time - time > self.periods:
-                    continue
-                self._renew(products[part], sums[part], newest[part : part + 1], time)
-                weights = self.discount ** (int(newest[part]) - labels.times[block][rows]).astype(np.float64)
-                found = Moments.of(vectors[rows], targets[rows], sums.shape[2], weights)
-                products[part] += found.products
-                sums[part] += found.sums
-            last = vectors[-_SCALED_ON:], targets[-_SCALED_ON:], self.discount ** ages[-_SCALED_ON:].astype(np.float64)
+                raise EvergraphError(
+                    "the vectors are not finite", fix="check the features for values that are very large or not numbers"
+                )
+            self._add(products, sums, newest, vectors, labels.targets[block], labels.times[block])
+            recent = np.concatenate([recent, vectors])[-_SCALED_ON:]
         total = self._total(products, sums, newest, labels.time)
-        solution = Solution.of(total, self.penalty)
-        scale = float(p["scale"])
-        if last is not None:
-            scale = solution.scale(*last, self.balance, scale)
+        if total.sums[-1].sum() < _FEWEST:
+            return p | _tensors(p, products=products, sums=sums, newest=newest)
+        solution, scale = Solution.of(total, self.penalty), float(p["scale"])
+        if len(recent):
+            last = rows[-len(recent) :]
+            weights = self._weights(labels.time - 1, labels.times[last])
+            scale = solution.scale(recent, labels.targets[last], weights, self.balance, scale)
         weight, bias = solution.head(self.balance)
-        found_: dict[str, Any] = {"products": products, "sums": sums, "newest": newest, "scale": np.array(scale)}
-        found_ |= {"weight": (scale * weight).astype(np.float32), "bias": (scale * bias).astype(np.float32)}
-        return p | {name: torch.from_numpy(value).to(p[name].device) for name, value in found_.items()}
+        head = {"weight": (scale * weight).astype(np.float32), "bias": (scale * bias).astype(np.float32)}
+        return p | _tensors(p, products=products, sums=sums, newest=newest, scale=np.array(scale), **head)
+
+    def _add(
+        self,
+        products: Floats,
+        sums: Floats,
+        newest: NDArray[np.int64],
+        vectors: Floats,
+        targets: NDArray[np.int64],
+        times: NDArray[np.int64],
+    ) -> None:
+        """Add vertices to the sums."""
+        parts = self._parts(times)
+        for part in np.unique(parts):
+            rows = np.flatnonzero(parts == part)
+            self._renew(products[part], sums[part], newest[part : part + 1], int(times[rows].max()))
+            found = Moments.of(vectors[rows], targets[rows], sums.shape[2], self._weights(newest[part], times[rows]))
+            products[part] += found.products
+            sums[part] += found.sums
 
     def _parts(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
         """The part of the sums in which vertices of a period are counted."""
         return np.zeros_like(times) if self.periods is None else times % self.periods
+
+    def _weights(self, time: int | np.int64, times: NDArray[np.int64]) -> Floats:
+        """The weight at a period of vertices of other periods."""
+        found: Floats = self.discount ** (time - times).astype(np.float64)
+        return found
 
     def _renew(self, products: Floats, sums: Floats, newest: NDArray[np.int64], time: int) -> None:
         """Let a part of the sums be of a period: those of all periods become weaker, those of one period start anew."""
@@ -190,6 +211,10 @@ class Ridge(LayeredModel):
         first = _NOT_YET + 1 if self.periods is None else time - self.periods
         weights = [self.discount ** float(time - 1 - at) if at >= first else 0.0 for at in newest.tolist()]
         return Moments(np.tensordot(weights, products, 1), np.tensordot(weights, sums, 1))
+
+
+def _tensors(p: Parameters, **arrays: NDArray[Any]) -> Parameters:
+    return {name: torch.from_numpy(value).to(p[name].device) for name, value in arrays.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,7 +281,7 @@ class Solution:
     @classmethod
     def of(cls, moments: Moments, penalty: float) -> Solution:
         """Solve; the penalty is relative to the mean squared length of a vector."""
-        n, counts = max(moments.products[-1, -1], 1e-300), moments.sums[-1]
+        n, counts = moments.products[-1, -1], moments.sums[-1]
         mean = moments.products[:-1, -1] / n
         total = moments.products[:-1, :-1] - np.outer(mean, n * mean)
         absolute = penalty * max(float(np.trace(total)) / n, 1e-12)
@@ -268,17 +293,14 @@ class Solution:
     @property
     def intercept(self) -> Floats:
         """The intercept of each class."""
-        return self.counts / max(self.counts.sum(), 1e-300) - self.mean @ self.weight
+        return self.counts / self.counts.sum() - self.mean @ self.weight
 
     def head(self, balance: float) -> tuple[Floats, Floats]:
         """Return weights and biases of the log-probabilities, up to a number that is the same for all classes."""
-        between = self._between
-        weight = self.weight @ between
-        centres = self.scatter / np.maximum(self.counts, 1e-300)
-        bias = -(centres * weight).sum(0) / 2 + self._prior(balance)
-        return weight, bias - self.mean @ weight
+        weight = self.weight @ self._between
+        return weight, self._bias(balance) - self.mean @ weight
 
-    @property
+    @cached_property
     def _between(self) -> Floats:
         """The map from scores of the classes to those of a discriminant analysis with the same penalty.
 
@@ -290,10 +312,26 @@ class Solution:
         found: Floats = inverse[:, None] * np.linalg.inv(inside) * self.counts.sum()
         return found
 
-    def _prior(self, balance: float) -> Floats:
-        there = self.counts > 0
-        logarithm = np.log(np.where(there, self.counts, 1) / max(self.counts.sum(), 1e-300))
-        return np.where(there, (1 - balance) * logarithm, _ABSENT)
+    def _bias(self, balance: float) -> Floats:
+        """The log-probability of each class at the mean vector."""
+        there, centres = self.counts > 0, self.scatter / np.maximum(self.counts, 1e-300)
+        prior = (1 - balance) * np.log(np.where(there, self.counts, 1) / self.counts.sum())
+        return np.where(there, prior - (centres * (self.weight @ self._between)).sum(0) / 2, _ABSENT)
+
+    def _left_out(self, vectors: Floats, targets: NDArray[np.integer], weights: Floats) -> Floats:
+        """Scores, less the intercept of the mean vector, of vertices from a regression on all others.
+
+        The leverage of a vertex is the share of its score that its own label decides, so nothing is solved again.
+        """
+        n = self.counts.sum()
+        away, mean = vectors - self.mean, self.counts / n
+        own = np.zeros((len(targets), len(self.counts)))
+        own[np.arange(len(targets)), targets] = 1
+        share = (np.minimum(weights / n, 0.5))[:, None]
+        leverage = weights * (away * cho_solve(self.factor, away.T, check_finite=False).T).sum(1)
+        leverage = np.minimum(leverage[:, None] + share, 1 - 1e-6)
+        found: Floats = (away @ self.weight + mean - leverage * own) / (1 - leverage)
+        return found - (mean - share * own) / (1 - share)
 
     def scale(
         self, vectors: Floats, targets: NDArray[np.integer], weights: Floats, balance: float, before: float
@@ -303,16 +341,7 @@ class Solution:
         The scores of each vertex are those without it: they follow from its leverage. The factor of the last update
         counts like some vertices.
         """
-        away = vectors - self.mean
-        # Of a vertex's weight, as it is counted, its leverage is the share of its own score that it decides.
-        leverage = weights * ((away * cho_solve(self.factor, away.T, check_finite=False).T).sum(1))
-        leverage = np.minimum(leverage + weights / self.counts.sum(), 1 - 1e-6)[:, None]
-        own = np.zeros((len(targets), len(self.counts)))
-        own[np.arange(len(targets)), targets] = 1
-        scores = (away @ self.weight - leverage * own) / (1 - leverage)
-        between, centres = self._between, self.scatter / np.maximum(self.counts, 1e-300)
-        bias = -(centres * (self.weight @ between)).sum(0) / 2 + self._prior(balance)
-        logits = scores @ between + bias
+        logits = self._left_out(vectors, targets, weights) @ self._between + self._bias(balance)
         chosen = logits[np.arange(len(targets)), targets]
 
         def loss(log_scale: float) -> float:
