@@ -198,7 +198,7 @@ class Ridge(LayeredModel):
         return found
 
     def _renew(self, products: Floats, sums: Floats, newest: NDArray[np.int64], time: int) -> None:
-        """Let a part of the sums be of a period: those of all periods become weaker, those of one period start anew."""
+        """Let a part of the sums be of a later period: weaken it, or empty it if it is of one period only."""
         if time <= newest[0]:
             return
         kept = 0.0 if self.periods is not None or newest[0] == _NOT_YET else self.discount ** float(time - newest[0])
