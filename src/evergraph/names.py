@@ -59,6 +59,7 @@ MODELS = {
     "jknet": "evergraph.nn:JKNet",
     "saint": "evergraph.nn:GraphSAINT",
     "mlp": "evergraph.nn:MLP",
+    "ridge": "evergraph.nn:Ridge",
     "most-frequent": "evergraph.nn:MostFrequent",
 }
 DETECTORS = {

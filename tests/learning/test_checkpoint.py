@@ -23,7 +23,7 @@ from evergraph.detect.scores import Energy, Relative
 from evergraph.errors import DamagedLearnerError
 from evergraph.learning import checkpoint
 from evergraph.learning.checkpoint import MANIFEST, pack, unpack
-from evergraph.nn import GAT, SGC, GraphSAGE, GraphSAINT, JKNet, Model
+from evergraph.nn import GAT, SGC, GraphSAGE, GraphSAINT, JKNet, Model, Ridge
 from evergraph.storage.checksummed import dump_json
 from evergraph_baselines.average import AverageDetector
 from tests.faults import Faults
@@ -49,6 +49,8 @@ def trained(model: Model | None = None, detector: Any = None, upto: int = 1, **s
         (GraphSAGE(hidden=4), AverageDetector()),
         (SGC(), PostHoc(Relative(Energy()))),
         (GraphSAINT(JKNet(hidden=4), sampler="node", size=50), None),
+        (Ridge(width=16, discount=0.9), GDOC(0.6, alpha=2.0)),
+        (Ridge(width=16, periods=2), AutoDetector()),
     ],
     ids=lambda value: type(value).__name__,
 )

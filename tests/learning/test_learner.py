@@ -20,10 +20,10 @@ from evergraph.evaluation.configuration import Configuration
 from evergraph.graph.classes import UNSEEN
 from evergraph.graph.features import Features, Numbers
 from evergraph.learning.training import default_rate
-from evergraph.nn import GAT, GCN, MLP, SGC, Draw, GraphSAGE, GraphSAINT, JKNet, Model, MostFrequent, carry_over
+from evergraph.nn import GAT, GCN, MLP, SGC, Draw, GraphSAGE, GraphSAINT, JKNet, Model, MostFrequent, Ridge, carry_over
 from evergraph.nn.base import active_features
 
-MODELS: list[Model] = [
+TRAINED: list[Model] = [
     GraphSAGE(hidden=8),
     GAT(hidden=4, heads=2),
     GCN(hidden=8),
@@ -31,8 +31,8 @@ MODELS: list[Model] = [
     JKNet(hidden=8),
     GraphSAINT(JKNet(hidden=8)),
     MLP(hidden=8),
-    MostFrequent(),
 ]
+MODELS: list[Model] = [*TRAINED, MostFrequent(), Ridge(width=32), Ridge(width=32, discount=0.5, periods=2)]
 
 
 def growing(seed: int = 1, vertices: int = 400) -> EvolvingGraph:
@@ -61,7 +61,7 @@ def same(a: Any, b: Any) -> None:
 # --- learning at all -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("model", MODELS[:-1], ids=lambda model: type(model).__name__)
+@pytest.mark.parametrize("model", TRAINED, ids=lambda model: type(model).__name__)
 @pytest.mark.parametrize("detector", [None, GDOC(0.5, alpha=3.0)], ids=["none", "gdoc"])
 def test_every_model_learns_with_every_detector(model: Model, detector: Any) -> None:
     graph = growing()
@@ -110,7 +110,7 @@ def test_one_training_serves_every_threshold_and_alpha() -> None:
         learner.predict(task, Softmax())
 
 
-@pytest.mark.parametrize("model", MODELS[:-1], ids=lambda model: type(model).__name__)
+@pytest.mark.parametrize("model", TRAINED, ids=lambda model: type(model).__name__)
 def test_leaving_unused_words_out_of_training_changes_no_bit(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [f"all {'even' if i % 2 else 'odd'} old{i // 12} new{i // 12}" for i in range(60)]
     vertices = {"id": list(range(60)), "time": [i // 12 for i in range(60)], "label": list("xyz" * 20), "text": texts}
@@ -252,7 +252,7 @@ def test_permuting_class_numbers_changes_nothing() -> None:
     other = replace(graph, class_names=names, codes=codes)
     assert other.class_names != graph.class_names
     assert other.labels.tolist() == graph.labels.tolist()
-    for model in (GraphSAGE(hidden=8), GAT(hidden=4, heads=2)):
+    for model in (GraphSAGE(hidden=8), GAT(hidden=4, heads=2), Ridge(width=32)):
         pairs = [run(g, LifelongLearner(model, GDOC(0.6, alpha=3.0), steps=8)) for g in (graph, other)]
         for task, one, two in zip(tasks(graph, 2, first=2), *pairs, strict=True):
             same(one, two)
@@ -282,7 +282,7 @@ def snapshot(learner: Any) -> dict[str, torch.Tensor]:
     return {name: value.clone() for name, value in learner.weights_.items()}
 
 
-@pytest.mark.parametrize("model", MODELS[:-2], ids=lambda model: type(model).__name__)
+@pytest.mark.parametrize("model", TRAINED[:-1], ids=lambda model: type(model).__name__)
 def test_a_warm_restart_keeps_all_that_is_known_and_draws_the_rest(
     model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -310,7 +310,7 @@ def test_a_warm_restart_keeps_all_that_is_known_and_draws_the_rest(
             assert fresh.any() or (name.endswith("bias") and isinstance(model, (SGC, GCN)))
 
 
-@pytest.mark.parametrize("model", MODELS[:-2], ids=lambda model: type(model).__name__)
+@pytest.mark.parametrize("model", TRAINED[:-1], ids=lambda model: type(model).__name__)
 def test_a_cold_restart_draws_everything_afresh(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     _, learner, task = learned(model, "cold")
     before, drawn = snapshot(learner), {}

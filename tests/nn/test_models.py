@@ -45,6 +45,7 @@ from tests.nn.cases import (
     expected,
     features,
     fixed,
+    labels,
     parameters,
     store,
 )
@@ -577,7 +578,7 @@ def test_by_default_each_step_reads_all_and_there_is_no_closed_form(model: Model
     batch = batch_of(LONELY, torch.ones(12, 2), "torch")
     batches = model.batches(batch, np.random.default_rng(0))
     assert [next(batches) is batch for _ in range(3)] == [True] * 3
-    assert model.closed_form(torch.tensor([1, 2])) is None
+    assert not model.solved
 
 
 # --- what is not a number --------------------------------------------------------------------------------------------
@@ -611,7 +612,7 @@ def batch_without_features(rows: int) -> Batch:
 
 def test_most_frequent_predicts_the_most_frequent_class() -> None:
     model = MostFrequent()
-    p = model.closed_form(torch.tensor([2, 7, 0, 1]))
+    p = model.closed_form({}, labels([2, 7, 0, 1]))
     assert p["shares"].tolist() == pytest.approx([0.2, 0.7, 0, 0.1])
     for rows in (0, 5, 12):
         logits, hidden = model.forward(p, batch_without_features(rows), Noise(1))
@@ -631,7 +632,7 @@ def test_most_frequent_before_it_has_seen_anything() -> None:
 
 def test_most_frequent_grows_by_its_closed_form() -> None:
     model = MostFrequent()
-    before, after = model.closed_form(torch.tensor([3, 1])), model.closed_form(torch.tensor([3, 1, 12]))
+    before, after = (model.closed_form({}, labels(counts)) for counts in ([3, 1], [3, 1, 12]))
     grown = carry_over(before, after)
     assert grown["shares"].shape == after["shares"].shape
     assert model.forward(after, batch_without_features(1), None)[0].argmax(1).tolist() == [2]

@@ -32,7 +32,7 @@ from evergraph.nn import (
 )
 from evergraph.nn.ops import mean_beside
 from evergraph.nn.saint import Sampler, SubgraphSampler, row_slicer
-from tests.nn.cases import store
+from tests.nn.cases import labels, store
 
 SAMPLERS: tuple[Sampler, ...] = get_args(Sampler)
 # A hub (0), a triangle (0, 1, 2), a tail (0, 3, 4, 5) and an isolated vertex (7).
@@ -393,8 +393,9 @@ def test_samples_can_be_learnt_from_by_either_kernels(base: Model, stored: str, 
 
 
 def test_a_baseline_stays_one() -> None:
-    assert GraphSAINT(MostFrequent()).closed_form(torch.tensor([1, 3]))["shares"].tolist() == [0.25, 0.75]
-    assert GraphSAINT().closed_form(torch.tensor([1, 3])) is None
+    assert GraphSAINT(MostFrequent()).closed_form({}, labels([1, 3]))["shares"].tolist() == [0.25, 0.75]
+    assert GraphSAINT(MostFrequent()).solved
+    assert not GraphSAINT().solved
 
 
 def test_models_are_values() -> None:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import msgspec
+import numpy as np
 import torch
 from safetensors.torch import load as tensors_from
 from safetensors.torch import save as tensors_to
@@ -140,6 +141,8 @@ def pack(learner: LifelongLearner) -> tuple[dict[str, Any], bytes]:
     tensors |= {f"regulariser/{name}": value for name, value in learner._regularised.items()}
     stacking = {} if learner.stacking_ is None else learner.stacking_.tensors()
     tensors |= {f"stacking/{name}": value for name, value in stacking.items()}
+    if learner._counted is not None:
+        tensors["counted/codes"] = torch.from_numpy(learner._counted)
     vocabulary = learner.vocabulary_
     content = {
         "settings": {name: described(getattr(learner, name)) for name in _PLAIN} | {"device": str(learner.device)},
@@ -244,6 +247,8 @@ def restore(learner: LifelongLearner, content: Mapping[str, Any], tensors: Mappi
     learner._unused = content.get("unused_from")
     kept = content.get("kept", {"ids": [], "since": None})
     learner.kept_ = Kept(as_ids(kept["ids"]), kept["since"])
+    counted = part("counted/").get("codes")
+    learner._counted = None if counted is None else counted.cpu().numpy().astype(np.int64)
     learner.lr_, learner.auxiliary_lr_ = lr, auxiliary_lr
     own, learner._default_rates = learner._detector(), {}
     for detector, rate in ((own, lr), (own.requires.auxiliary, auxiliary_lr)):

@@ -22,8 +22,10 @@ from torch import Tensor
 from evergraph.allocation import kept_memory
 from evergraph.detect.base import UNLABELLED, Detector, FittedDetector, Outputs, State
 from evergraph.errors import DamagedLearnerError, EvergraphError, InputError
+from evergraph.graph import ids as id_columns
 from evergraph.graph.classes import columns_among
 from evergraph.graph.evolving import TextMode, Window
+from evergraph.graph.hashed import id_codes
 from evergraph.inputs.neighbour_classes import label_delay
 from evergraph.inputs.slice_context import SliceContext
 from evergraph.inputs.vocabulary import FeatureReader, Vocabulary, as_inputs, blocks_of, check_inputs
@@ -39,7 +41,7 @@ from evergraph.learning.stacking import Stacking
 from evergraph.learning.task import AUTO_LEVEL, Decisions, Task
 from evergraph.learning.training import OnStep, default_rate, train
 from evergraph.names import DEFAULT_DETECTOR, build_detector
-from evergraph.nn import Batch, Draw, Matrix, Model, Neighbours, carry_over
+from evergraph.nn import Batch, Draw, Labels, Matrix, Model, Neighbours, carry_over
 from evergraph.nn.adam import Adam
 from evergraph.nn.base import ActiveFeatures, Parameters, active_features, as_model
 from evergraph.nn.device import check_device
@@ -189,6 +191,7 @@ class LifelongLearner:
         self._loaded = False  # the state comes from a file
         self._excluded: frozenset[str] = frozenset()
         self._unused: int | None = None  # first period whose labels were not used
+        self._counted: NDArray[np.int64] | None = None  # codes of the vertices in the sums of a model in closed form
         self._replays = True
         self._built: tuple[object, Model] | None = None
         self._check()
@@ -269,11 +272,19 @@ class LifelongLearner:
         detector, needs = fitted.detector, fitted.detector.requires
 
         batch, counts = self._training_batch(task, vocabulary, classes, kept)
-        lesson = (task, kept.rows(task), batch, counts, vocabulary.width, cold)
-        weights, lr, losses, regularised = self._trained(detector, self.weights_, *lesson, on_step, self.regulariser)
         auxiliary: Parameters | None = None
-        auxiliary_lr: float | None = None
-        if needs.auxiliary is not None:
+        auxiliary_lr, counted = None, None
+        regularised: State = {}
+        lesson = (task, kept.rows(task), batch, counts, vocabulary.width, cold)
+        if self._model().solved:
+            weights, counted = self._solved(task, batch, counts, vocabulary.width, cold)
+            lr, losses = None, list[float]()
+            auxiliary = None if needs.auxiliary is None else weights  # no loss, so it would be the same
+        else:
+            weights, lr, losses, regularised = self._trained(
+                detector, self.weights_, *lesson, on_step, self.regulariser
+            )
+        if needs.auxiliary is not None and auxiliary is None:
             after = None if on_step is None else lambda step, loss: on_step(self.steps + step, loss)
             auxiliary, auxiliary_lr, *_ = self._trained(needs.auxiliary, self.auxiliary_weights_, *lesson, after)
         fitted = fitted.fit(*self._fitting(weights, auxiliary, batch, needs.fit), cold=cold)
@@ -285,6 +296,7 @@ class LifelongLearner:
         self.kept_ = kept
         self.tasks_, self.time_ = self.tasks_ + 1, task.time
         self._unused = int(task.graph.times[np.flatnonzero(task.released >= 0)[-1]]) + 1
+        self._counted = counted
 
     def _trained(
         self,
@@ -301,11 +313,7 @@ class LifelongLearner:
     ) -> tuple[Parameters, float | None, list[float], State]:
         """Parameters trained with a detector's loss, the learning rate, the losses and the regulariser's state."""
         model, before = self._model(), None if cold else before
-        if (known := model.closed_form(counts)) is not None:
-            return known, None, [], {}
-        fresh = model.parameters(width, len(counts), Draw(self.seed, self.tasks_))
-        weights = {name: value.to(self.device) for name, value in fresh.items()}
-        weights = weights if before is None else carry_over(before, weights)
+        weights = self._start_weights(before, width, len(counts))
         lr = self._rate(model, detector, task)
         # Without weight decay, weights without a gradient stay as they are: train only those that are used.
         part = _active(model, weights, batch) if self.weight_decay == 0 and regulariser is None else None
@@ -331,6 +339,36 @@ class LifelongLearner:
         hook = regulariser.start(learning, state)
         losses = train(*given, optimiser=adam, steps=steps, seed=seed, on_step=after, hook=hook)
         return weights, lr, losses, regulariser.finish(learning, state)
+
+    def _start_weights(self, before: Parameters | None, inputs: int, outputs: int) -> Parameters:
+        """New parameters, with the values of those before in them."""
+        fresh = self._model().parameters(inputs, outputs, Draw(self.seed, self.tasks_))
+        weights = {name: value.to(self.device) for name, value in fresh.items()}
+        return weights if before is None else carry_over(before, weights)
+
+    def _solved(
+        self, task: Task, batch: Batch | MiniBatches, counts: Tensor, width: int, cold: bool
+    ) -> tuple[Parameters, NDArray[np.int64]]:
+        """Parameters in closed form, and codes of the vertices whose labels they contain.
+
+        A label is new if its vertex was in no earlier task with a label, so labels that arrive late, but within the
+        history, count once, too. Vertices are known by their ids: rows change if vertices are removed.
+        """
+        assert isinstance(batch, MiniBatches)  # noqa: S101  # as `_training_batch` makes them for these models
+        weights, source = self._start_weights(None if cold else self.weights_, width, len(counts)), batch.source
+        vertices = batch.labelled
+        rows = np.asarray(source.rows(vertices), np.int64)
+        codes, times = id_codes(id_columns.take(task.graph.ids, rows)), task.graph.times[rows]
+        counted = np.empty(0, np.int64) if cold or self._counted is None else self._counted
+        # If the newest slices were rolled back, those that take their place are new.
+        new = (times >= self._unused_from()) | ~np.isin(codes, counted)
+        vertices, model, blocks = vertices[new], self._model(), self._plan(source).blocks
+
+        def vectors(places: NDArray[np.integer]) -> Tensor:
+            return exact_outputs(model, weights, source, vertices[places], blocks)[1]
+
+        labels = Labels(counts, task.time, batch.targets[vertices].astype(np.int64), times[new], vectors)
+        return model.closed_form(weights, labels), np.union1d(counted, codes)
 
     def _fitting(
         self, weights: Parameters, auxiliary: Parameters | None, batch: Batch | MiniBatches, wanted: bool
@@ -383,11 +421,13 @@ class LifelongLearner:
     ) -> tuple[Batch | MiniBatches, Tensor]:
         columns = columns_among(classes, task.graph.class_names).astype(np.int32)
         source = self._source(task, task.training, vocabulary, classes, kept)
-        plan = self._plan(source)
         codes = np.concatenate([task.released[source.kept], task.targets])
         rows = int(np.flatnonzero(codes >= 0)[-1]) + 1
         targets = columns[codes[:rows]]
         counts = torch.from_numpy(np.bincount(targets[targets >= 0], minlength=len(classes))).to(self._device)
+        if self._model().solved:  # it reads only vertices with new labels and what these depend on
+            return MiniBatches(source, targets, max(int(counts.sum()), 1), ()), counts
+        plan = self._plan(source)
         if not plan.whole:
             size = min(plan.batch, int(counts.sum()))
             own = self._model() if self._model().samples else None
@@ -824,6 +864,11 @@ class LifelongLearner:
             self._check_regulariser(self.regulariser)
 
     def _check_regulariser(self, regulariser: Regulariser) -> None:
+        if self._model().solved:
+            raise InputError(
+                f"{self._model()!r} is not trained by gradients, so it takes no regulariser",
+                fix="leave it out, or choose another model",
+            )
         if self.trainer is not None:
             raise InputError("several workers cannot train with a regulariser", fix="leave out one of the two")
         if regulariser.requires_memory and self.memory is None:

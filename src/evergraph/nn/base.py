@@ -30,6 +30,7 @@ __all__ = [
     "ActiveFeatures",
     "Batch",
     "Draw",
+    "Labels",
     "LayeredModel",
     "Model",
     "Parameters",
@@ -125,6 +126,32 @@ class Readout:
         return found if self.weight is None else linear(found, self.weight, self.bias)
 
 
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """The labels of a task, for parameters in closed form (`Model.closed_form`).
+
+    Parameters
+    ----------
+    counts
+        Number of labelled vertices of each class in the window.
+    time
+        Period of the task.
+    targets
+        Column of the class of each vertex whose label the parameters do not contain yet, the oldest first.
+    times
+        Periods of these vertices.
+    vectors
+        Returns the hidden vectors of some of them, given by their places in ascending order, with the parameters that
+        `Model.closed_form` is given.
+    """
+
+    counts: Tensor
+    time: int
+    targets: NDArray[np.int64]
+    times: NDArray[np.int64]
+    vectors: Callable[[NDArray[np.integer]], Tensor]
+
+
 class Model(ABC):
     """The contract of all models; subclasses are frozen dataclasses of their settings.
 
@@ -161,9 +188,19 @@ class Model(ABC):
         """Return the input of each training step, without end; by default always the whole batch."""
         return itertools.repeat(batch)
 
-    def closed_form(self, counts: Tensor) -> Parameters | None:  # noqa: ARG002  # the baseline needs it
-        """Return parameters computed from the class counts, or None if the model must be trained."""
-        return None
+    def closed_form(self, p: Parameters, labels: Labels) -> Parameters:
+        """Return parameters computed from those before and a task's labels, for a model without training steps.
+
+        Like the weights of a warm restart, the parameters before are those of the last task, grown with new features
+        and classes; the first time, and in a cold restart, they are new. Vectors must not depend on what this method
+        changes, and the model must say how many `hops` it reads.
+        """
+        raise NotImplementedError(f"{type(self).__name__} is trained in steps")
+
+    @property
+    def solved(self) -> bool:
+        """Whether `closed_form` computes the parameters; otherwise they are trained in steps."""
+        return type(self).closed_form is not Model.closed_form
 
     @property
     def hops(self) -> int | None:
@@ -353,11 +390,22 @@ class Draw:
         """Draw from a normal distribution with mean 0."""
         return self._empty(shape).normal_(0, deviation, generator=self._generator)
 
+    def signs(self, rows: int, columns: int) -> Tensor:
+        """Draw -1 or 1, each with probability one half, in a byte each."""
+        self._count(rows * columns)
+        # A byte has eight of them, so that one for each of many features takes little time.
+        drawn = torch.randint(256, (rows, -(-columns // 8)), generator=self._generator, dtype=torch.uint8).numpy()
+        bits = np.unpackbits(drawn, axis=1, count=columns).view(np.int8)
+        return torch.from_numpy(2 * bits - 1)
+
     def _empty(self, shape: tuple[int, ...]) -> Tensor:
-        self._left -= math.prod(shape)
+        self._count(math.prod(shape))
+        return torch.empty(shape)
+
+    def _count(self, numbers: int) -> None:
+        self._left -= numbers
         if self._left < 0:
             raise ValueError("the parameters are more than allowed")
-        return torch.empty(shape)
 
     def glorot(self, inputs: int, outputs: int, gain: float = 1.0) -> Tensor:
         """Draw a weight from Glorot's uniform distribution."""

@@ -58,7 +58,7 @@ class IsoMaxOutputs(Model):
             raise not_a_model(self.model)
         if isinstance(self.model, IsoMaxOutputs):
             raise InputError(f"model is {self.model!r}, which already has IsoMax outputs", fix="give the model in it")
-        if self.model.closed_form(torch.ones(1)) is not None:
+        if self.model.solved:
             raise InputError(
                 f"model is {self.model!r}, which is not trained and cannot learn vectors", fix="give another model"
             )

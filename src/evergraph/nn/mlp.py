@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from evergraph.nn.base import Batch, Draw, LayeredModel, Model, Parameters, Readout, check_settings, widths
+from evergraph.nn.base import Batch, Draw, Labels, LayeredModel, Model, Parameters, Readout, check_settings, widths
 from evergraph.nn.ops import Matrix, Neighbours, Noise, linear, relu_drop
 
 __all__ = ["MLP", "MostFrequent"]
@@ -84,8 +84,8 @@ class MostFrequent(Model):
 
     Examples
     --------
-    >>> MostFrequent().closed_form(torch.tensor([3, 1]))
-    {'shares': tensor([0.7500, 0.2500])}
+    >>> MostFrequent().parameters(100, 2, Draw(1))
+    {'shares': tensor([0.5000, 0.5000])}
     """
 
     def parameters(self, inputs: int, outputs: int, draw: Draw) -> Parameters:  # noqa: ARG002
@@ -103,5 +103,5 @@ class MostFrequent(Model):
     def takes_classes(self) -> bool:
         return False
 
-    def closed_form(self, counts: Tensor) -> Parameters:
-        return {"shares": counts / counts.sum()}
+    def closed_form(self, p: Parameters, labels: Labels) -> Parameters:  # noqa: ARG002
+        return {"shares": labels.counts / labels.counts.sum()}

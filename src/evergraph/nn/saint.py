@@ -13,7 +13,7 @@ from torch import Tensor
 
 from evergraph.compiled import compiled
 from evergraph.errors import InputError
-from evergraph.nn.base import Batch, Draw, Model, Parameters, Readout, check_settings
+from evergraph.nn.base import Batch, Draw, Labels, Model, Parameters, Readout, check_settings
 from evergraph.nn.ops import Kernels, Matrix, MixedMatrix, Neighbours, Noise, SparseMatrix
 from evergraph.nn.sage import JKNet
 from evergraph.nn.sampling import Edges, LocalGraph, induced, squared_norms, walked
@@ -136,8 +136,12 @@ class GraphSAINT(Model):
     def readout(self, p: Parameters, batch: Batch, noise: Noise | None) -> Readout:
         return self.base.readout(p, batch, noise)
 
-    def closed_form(self, counts: Tensor) -> Parameters | None:
-        return self.base.closed_form(counts)
+    def closed_form(self, p: Parameters, labels: Labels) -> Parameters:
+        return self.base.closed_form(p, labels)
+
+    @property
+    def solved(self) -> bool:
+        return self.base.solved
 
     @property
     def takes_classes(self) -> bool:

@@ -1,0 +1,310 @@
+"""Ridge regression in closed form: the recursion equals scikit-learn from scratch, and each label counts once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from scipy.special import softmax
+from sklearn.linear_model import Ridge as Reference  # type: ignore[import-untyped]
+
+from evergraph import EvergraphError, EvolvingGraph, InputError, LifelongLearner, Task, tasks
+from evergraph.datasets import synthetic
+from evergraph.detect import Softmax
+from evergraph.nn import Draw, Labels, Ridge, carry_over
+from evergraph.nn.base import Parameters
+from evergraph.nn.ridge import Moments, Solution
+
+WIDTH = 6
+
+
+class Lives:
+    """Random vertices of some periods, of which new ones arrive at each task; later periods have more classes."""
+
+    def __init__(self, model: Ridge, per_period: int = 30, seed: int = 0) -> None:
+        rng = np.random.default_rng(seed)
+        self.model, self.periods = model, np.repeat(np.arange(2, 8), per_period)
+        self.targets = np.concatenate([rng.integers(0, 2 + time // 3, per_period) for time in range(2, 8)])
+        centres = rng.normal(size=(4, WIDTH))
+        self.vectors = (centres[self.targets] + rng.normal(size=(len(self.targets), WIDTH))).astype(np.float32)
+        self.p: Parameters = {}
+
+    def learn(self, time: int, rows: NDArray[np.integer], *, cold: bool = False) -> Parameters:
+        """Update with new rows at a task's time; the features and classes grow."""
+        classes = int(self.targets[self.periods < time].max()) + 1
+        fresh = self.model.parameters(time, classes, Draw(1, time))
+        p = fresh if cold or not self.p else carry_over(self.p, fresh)
+        labels = Labels(
+            torch.ones(classes),
+            time,
+            self.targets[rows],
+            self.periods[rows],
+            lambda part: torch.from_numpy(self.vectors[rows[part]]),
+        )
+        found = self.model.closed_form(p, labels)
+        if not cold:
+            self.p = found
+        return found
+
+    def rows(self, first: int, stop: int) -> NDArray[np.integer]:
+        return np.flatnonzero((self.periods >= first) & (self.periods < stop))
+
+    def live(self, stop: int = 8) -> None:
+        """Three periods at first, then one at a time; of the second-last period, half of the labels come late."""
+        self.learn(5, self.rows(2, 5))
+        for time in range(6, stop + 1):
+            on_time, late = self.rows(time - 1, time)[::2], self.rows(time - 2, time - 1)[1::2]
+            self.learn(time, np.concatenate([late if time > 6 else late[:0], on_time]))
+
+    @property
+    def counted(self) -> NDArray[np.integer]:
+        """The rows whose labels arrived."""
+        return np.concatenate([self.rows(2, 5), self.rows(5, 7), self.rows(7, 8)[::2]])
+
+
+def total(lives: Lives, p: Parameters, time: int = 8) -> Moments:
+    products, sums, newest = (p[name].numpy() for name in ("products", "sums", "newest"))
+    return lives.model._total(products, sums, newest, time)
+
+
+def assert_like_scikit_learn(lives: Lives, rows: NDArray[np.integer], weights: NDArray[np.floating]) -> None:
+    """Compare the scores with scikit-learn's from scratch, and the logits with a discriminant analysis from scratch."""
+    found = Solution.of(total(lives, lives.p), lives.model.penalty)
+    vectors, targets = lives.vectors[rows].astype(np.float64), lives.targets[rows]
+    own = np.eye(int(lives.targets.max()) + 1)[targets]
+    mean = np.average(vectors, axis=0, weights=weights)
+    spread = np.average(((vectors - mean) ** 2).sum(1), weights=weights)
+    assert found.penalty == pytest.approx(lives.model.penalty * spread)
+    reference = Reference(alpha=found.penalty).fit(vectors, own, sample_weight=weights)
+    np.testing.assert_allclose(found.weight, reference.coef_.T, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(found.intercept, reference.intercept_, rtol=0, atol=1e-6)
+
+    # The posterior of Gaussian classes with one covariance.
+    there = np.flatnonzero(own.sum(0))
+    sizes = (weights[:, None] * own).sum(0)[there]
+    means = np.stack([np.average(vectors[targets == one], axis=0, weights=weights[targets == one]) for one in there])
+    away = vectors - means[np.searchsorted(there, targets)]
+    covariance = ((weights[:, None] * away).T @ away + found.penalty * np.eye(WIDTH)) / weights.sum()
+    solved = np.linalg.solve(covariance, means.T)
+    # Around the mean of all, because the penalty treats the origin of the vectors as it does no other point.
+    centred = means - mean
+    prior = np.log(sizes / sizes.sum()) * (1 - lives.model.balance)
+    logits = (vectors - mean) @ np.linalg.solve(covariance, centred.T)
+    logits += prior - (centred * np.linalg.solve(covariance, centred.T).T).sum(1) / 2
+    assert solved.shape == (WIDTH, len(there))
+    weight, bias = found.head(lives.model.balance)
+    ours = vectors @ weight + bias
+    np.testing.assert_allclose(softmax(ours, 1)[:, there], softmax(logits, 1), rtol=0, atol=1e-6)
+    absent = np.setdiff1d(np.arange(own.shape[1]), there)
+    assert softmax(ours, 1)[:, absent].sum() < 1e-6
+
+
+@pytest.mark.parametrize("balance", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("penalty", [0.01, 1.0, 30.0])
+def test_the_recursion_equals_ridge_from_scratch(penalty: float, balance: float) -> None:
+    lives = Lives(Ridge(width=WIDTH, penalty=penalty, balance=balance))
+    lives.live()
+    assert_like_scikit_learn(lives, lives.counted, np.ones(len(lives.counted)))
+
+
+def test_periods_that_leave_the_window_are_subtracted() -> None:
+    lives = Lives(Ridge(width=WIDTH, periods=2))
+    lives.live()
+    rows = lives.counted[lives.periods[lives.counted] >= 6]
+    assert_like_scikit_learn(lives, rows, np.ones(len(rows)))
+    # Nothing new for some time, and then two periods at once.
+    assert total(lives, lives.learn(20, lives.rows(0, 0), cold=False), 20).sums.sum() == 0
+
+
+def test_a_discount_weakens_each_vertex_by_its_age() -> None:
+    lives = Lives(Ridge(width=WIDTH, discount=0.5))
+    lives.live()
+    assert_like_scikit_learn(lives, lives.counted, 0.5 ** (7 - lives.periods[lives.counted]))
+    lives = Lives(Ridge(width=WIDTH, discount=0.5, periods=3))
+    lives.live()
+    rows = lives.counted[lives.periods[lives.counted] >= 5]
+    assert_like_scikit_learn(lives, rows, 0.5 ** (7 - lives.periods[rows]))
+
+
+def test_a_scratch_computation_has_the_same_head() -> None:
+    lives = Lives(Ridge(width=WIDTH, penalty=1.0))
+    lives.live()
+    scratch = lives.learn(8, lives.counted, cold=True)
+    for name in ("products", "sums"):
+        torch.testing.assert_close(scratch[name], lives.p[name], rtol=0, atol=1e-6 * float(scratch[name].abs().max()))
+    # The scale is fitted to the vertices of each update.
+    once, again = (p["weight"] / p["scale"] for p in (scratch, lives.p))
+    torch.testing.assert_close(once, again, rtol=0, atol=1e-6 * float(once.abs().max()))
+
+
+def test_growth_keeps_the_projection_and_the_sums_of_known_classes() -> None:
+    lives = Lives(Ridge(width=WIDTH))
+    before = lives.learn(4, lives.rows(2, 4))
+    after = lives.learn(8, lives.rows(4, 4))
+    assert torch.equal(after["projection"][:4], before["projection"])
+    assert after["projection"].shape == (8, WIDTH)
+    assert set(after["projection"].flatten().tolist()) == {-1, 1}
+    known = before["sums"].shape[2]
+    assert after["sums"].shape[2] > known
+    assert torch.equal(after["sums"][..., :known], before["sums"])
+    assert not after["sums"][..., known:].any()
+
+
+def test_scores_of_left_out_vertices_are_those_of_a_regression_without_them() -> None:
+    lives = Lives(Ridge(width=WIDTH, discount=0.9), per_period=8)
+    rows, vectors = np.arange(len(lives.targets)), lives.vectors.astype(np.float64)
+    weights: NDArray[np.float64] = np.power(0.9, 7 - lives.periods).astype(np.float64)
+    own = np.eye(4)[lives.targets]
+    found = Solution.of(Moments.of(vectors, lives.targets, 4, weights), 1.0)
+    ours = found._left_out(vectors, lives.targets, weights)
+    for row in rows[::5]:
+        rest = rows[rows != row]
+        reference = Reference(alpha=found.penalty).fit(vectors[rest], own[rest], sample_weight=weights[rest])
+        mean = np.average(own[rest], axis=0, weights=weights[rest])
+        np.testing.assert_allclose(ours[row], reference.predict(vectors[[row]])[0] - mean, atol=1e-8)
+
+
+def test_the_scale_makes_probabilities_hold() -> None:
+    """New vertices of the same kind are as often of their most likely class as the probabilities say."""
+    lives = Lives(Ridge(width=WIDTH, penalty=0.1, balance=0.0), per_period=400)
+    p = lives.learn(8, lives.rows(6, 8)[::2])
+    test = lives.rows(6, 8)[1::2]
+    shares = softmax(lives.vectors[test] @ p["weight"].numpy() + p["bias"].numpy(), 1)
+    assert (shares.argmax(1) == lives.targets[test]).mean() == pytest.approx(shares.max(1).mean(), abs=0.04)
+
+
+def test_vectors_that_are_not_numbers_are_refused() -> None:
+    lives = Lives(Ridge(width=WIDTH))
+    lives.vectors[3, 2] = np.nan
+    with pytest.raises(EvergraphError, match=r"not finite\. Check the features"):
+        lives.learn(8, lives.rows(2, 8))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"width": 0}, "width is 0"),
+        ({"width": 10_000}, "width is 10000. Set width to at most 8,192"),
+        ({"periods": 0}, "periods is 0"),
+        ({"periods": 5_000}, "at most 1,000"),
+        ({"penalty": 0}, "penalty is 0.*above 0"),
+        ({"penalty": np.inf}, "penalty is inf"),
+        ({"discount": 0.0}, "discount is 0.0"),
+        ({"discount": 1.5}, "discount is 1.5"),
+        ({"balance": -0.1}, "balance is -0.1.*from 0 to 1"),
+        ({"balance": "x"}, "balance is 'x'"),
+    ],
+)
+def test_settings_that_make_no_model_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Ridge(**settings)
+
+
+# --- in a learner ----------------------------------------------------------------------------------------------------
+
+GRAPH = synthetic(vertices=400, times=6, classes=4, new_classes=2, seed=1)
+
+
+def counts(learner: LifelongLearner) -> dict[str, float]:
+    assert learner.weights_ is not None
+    return dict(zip(learner.classes_, learner.weights_["sums"][:, -1].sum(0).tolist(), strict=True))
+
+
+def labels_before(graph: EvolvingGraph, time: int, first: int = 0) -> dict[str, int]:
+    names, sizes = np.unique(
+        [name for name, at in zip(graph.labels, graph.times, strict=True) if first <= at < time and name],
+        return_counts=True,
+    )
+    return dict(zip(names.tolist(), sizes.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("history", [1, 3, "full"])
+@pytest.mark.parametrize("latency", [0, 1])
+def test_each_label_counts_once_however_much_windows_overlap(history: Any, latency: int) -> None:
+    learner = LifelongLearner(Ridge(width=16), Softmax())
+    first: int | None = None
+    for task in tasks(GRAPH, history, first=3, label_latency=latency):
+        first = task.start if first is None else first
+        learner.adapt(task).adapt(task)
+        assert counts(learner) == labels_before(GRAPH, task.time - latency, first)
+
+
+def test_periods_are_counted_beyond_the_history_and_a_cold_restart_counts_the_window() -> None:
+    learner = LifelongLearner(Ridge(width=16, periods=3), Softmax())
+    for task in tasks(GRAPH, 1, first=2):
+        learner.adapt(task)
+    found = {name: count for name, count in counts(learner).items() if count}
+    assert task.time == 5
+    # Older labels are still in a part of the sums that the next period will replace.
+    products, sums, newest = (learner.weights_[name].numpy() for name in ("products", "sums", "newest"))  # type: ignore[index]
+    inside = Ridge(width=16, periods=3)._total(products, sums, newest, task.time).sums[-1]
+    assert {name: n for name, n in zip(learner.classes_, inside, strict=True) if n} == labels_before(GRAPH, 5, 2)
+    assert sum(found.values()) >= sum(inside)
+    learner.set_params(restart="cold").adapt(task)
+    assert {name: n for name, n in counts(learner).items() if n} == labels_before(GRAPH, 5, 4)
+
+
+def test_labels_that_arrive_late_count_once_and_corrected_ones_not_again() -> None:
+    ids = GRAPH.window(3, 3).ids.tolist()
+    hidden = GRAPH.relabel(ids[::2], [None] * len(ids[::2]))
+    learner = LifelongLearner(Ridge(width=16), Softmax()).adapt(Task(hidden, 4, None))
+    assert counts(learner) == labels_before(hidden, 4)
+    learner.adapt(Task(GRAPH, 4, None))
+    assert counts(learner) == labels_before(GRAPH, 4)
+    other = GRAPH.relabel(ids[:3], [GRAPH.class_names[0]] * 3)
+    assert counts(learner.adapt(Task(other, 4, None))) == labels_before(GRAPH, 4)
+
+
+def test_removed_vertices_change_nothing_that_was_counted() -> None:
+    learner = LifelongLearner(Ridge(width=16), Softmax()).adapt(Task(GRAPH, 4, None))
+    fewer = GRAPH.remove(GRAPH.window(1, 1).ids.tolist()[:20])
+    learner.adapt(Task(fewer, 5, None))
+    assert counts(learner) == labels_before(GRAPH, 5)
+
+
+def test_an_interrupted_life_goes_on_exactly(tmp_path: Path) -> None:
+    learner = whole = LifelongLearner(Ridge(width=16, discount=0.9), Softmax())
+    whole = LifelongLearner(Ridge(width=16, discount=0.9), Softmax())
+    for task in tasks(GRAPH, 3, first=2):
+        learner.adapt(task).save(tmp_path / "learner")
+        learner = LifelongLearner.load(tmp_path / "learner")
+        whole.adapt(task)
+        assert torch.equal(learner.outputs(task).logits, whole.outputs(task).logits)
+    assert learner.weights_ is not None
+    assert whole.weights_ is not None
+    assert all(torch.equal(value, whole.weights_[name]) for name, value in learner.weights_.items())
+    np.testing.assert_array_equal(learner._counted, whole._counted)
+
+
+def test_a_memory_limit_changes_no_number_but_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = Task(GRAPH, 4, None)
+    whole = LifelongLearner(Ridge(width=16), Softmax()).adapt(task)
+    monkeypatch.setattr("evergraph.nn.ridge._BLOCK", 37)
+    parts = LifelongLearner(Ridge(width=16), Softmax()).adapt(task)
+    torch.testing.assert_close(parts.outputs(task).logits, whole.outputs(task).logits, rtol=0, atol=1e-4)
+
+
+def test_it_learns_and_takes_part_in_nothing_that_needs_steps() -> None:
+    said: list[int] = []
+    learner = LifelongLearner(Ridge(width=64), Softmax(), steps=7)
+    for task in tasks(GRAPH, 2, first=3):
+        learner.adapt(task, lambda step, _: said.append(step))
+    assert not said
+    assert learner.losses_ == []
+    assert learner.lr_ is None
+    best = learner.predict(task).best
+    assert (best == task.truth)[~task.never_before].mean() > 0.5
+    outputs = learner.outputs(task)
+    assert outputs.hidden is not None
+    assert outputs.hidden.shape == (len(best), 64)
+    torch.testing.assert_close(outputs.hidden.norm(dim=1), torch.ones(len(best)))
+
+
+def test_it_is_a_value() -> None:
+    assert Ridge() == replace(Ridge(width=4), width=512)
+    assert not any(Ridge().trained(name) for name in Ridge().parameters(3, 2, Draw(0)))
