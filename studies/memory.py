@@ -42,7 +42,7 @@ BEST = 8
 
 BUDGET = "10%"
 MEMORIES = ("random", "recent-per-class", "class-mean", "coverage", "degree", "pagerank")
-REGULARISERS = ("ewc", "mas", "twp", "lwf", "gem")
+REGULARISERS = ("ewc", "mas", "twp", "lwf")
 ALWAYS = ("window:1", "window:full")
 """Both ends, which the large stage has in any case."""
 LEARNERS = (
@@ -53,7 +53,9 @@ LEARNERS = (
     *(f"window:1+memory:{name}:{BUDGET}" for name in MEMORIES),
     *(f"window:3+memory:{name}:{BUDGET}" for name in MEMORIES),
     *(f"window:1+regulariser:{name}" for name in REGULARISERS),
-    f"window:1+memory:class-mean:{BUDGET}+regulariser:ewc",
+    f"window:1+memory:class-mean:{BUDGET}+regulariser:ewc",  # replay and EWC, as in ContinualGNN
+    f"window:1+memory:class-mean:{BUDGET}+regulariser:lwf",  # replay and distillation, as in iCaRL
+    f"window:1+memory:class-mean:{BUDGET}+regulariser:gem",
     "window:full+retire:5",
     "window:full+model:ridge",
     "window:3+model:ridge",

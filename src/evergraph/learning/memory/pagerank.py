@@ -21,7 +21,7 @@ class PageRank(MemoryPolicy):
     Random walks start at a vertex of the window, and start again with a probability of 15 % at each step. They walk on
     the graph of the candidates and the window.
 
-    Source: Page, Brin, Motwani and Winograd, The PageRank Citation Ranking, 1999.
+    Source: Page, Brin, Motwani and Winograd, The PageRank Citation Ranking, 1999.  (prose: ok)
     """
 
     def choose(self, candidates: Candidates, number: int) -> Rows:
