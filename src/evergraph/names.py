@@ -423,6 +423,7 @@ def rebuilt(description: Mapping[str, Any] | str | None, what: str) -> Any:
     settings = {"name": description} if isinstance(description, str) else dict(description)
     name = settings.pop("name")
     kinds = [kind for kind in _TABLES if name in known(kind)] or ([what] if name in _COMPOSED else [])
+    kinds.sort(key=lambda kind: kind != what)
     if not kinds and name in _REMOVED:
         raise InputError(
             f"the {what} uses {name}, which was removed in this version",

@@ -177,12 +177,13 @@ def test_bytes_to_keep_are_those_of_the_learner_and_of_older_vertices(history: i
     task = Task(graph, time=5, history=history)
     learner = replace(BASE, inputs="words,classes").learner(0).adapt(task)
     content, tensors = pack(learner)
-    older = [row for row in range(len(graph)) if first <= graph.times[row] < 5 and graph.codes[row] >= 0]
+    older = [row for row in range(len(graph)) if first <= graph.times[row] < 5]
     assert rows_kept(learner, task).tolist() == older
     assert bool(older) == (history != 1)
     edges = graph.adjacency.tocoo()
     ends = zip(edges.row.tolist(), edges.col.tolist(), strict=True)
-    linked = sum(row in set(older) and graph.times[other] <= 5 for row, other in ends)
+    near = {*older, *np.flatnonzero(graph.times == 5).tolist()}
+    linked = sum(row < other and row in set(older) and other in near for row, other in ends)
     words = sum(len(set(text.split())) for text in texts_of(graph, older))
     wanted = len(json.dumps(content, ensure_ascii=False).encode()) + len(tensors) + 8 * (linked + words)
     assert bytes_kept(learner, task) == wanted

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ from evergraph.learning.memory import (
 )
 from evergraph.learning.memory_limit import Plan
 from evergraph.names import MEMORIES
-from evergraph.nn import GAT, SGC, GraphSAGE, GraphSAINT, Model
+from evergraph.nn import GAT, SGC, GraphSAGE, GraphSAINT, Model, Ridge
 from evergraph.nn.sampling import Edges
 from evergraph.workspace import Workspace
 from tests.learning.test_learner import growing, run, same, shuffled_future
@@ -357,3 +357,39 @@ def test_a_class_without_recent_labels_is_not_predicted_until_it_has_one_again()
     for periods in (0, -1, 1.5, "two"):
         with pytest.raises(InputError, match="the argument retire_after is"):
             LifelongLearner(retire_after=periods)  # type: ignore[arg-type]
+
+
+def test_a_default_rate_follows_a_memory_that_is_set_later() -> None:
+    graph = growing()
+    task = next(tasks(graph, 1, first=3))
+    learner = LifelongLearner(GraphSAGE(hidden=4), Softmax(), steps=1).adapt(task)
+    learner.set_params(memory="random:20").adapt(task)
+    assert learner.lr_ == LifelongLearner(GraphSAGE(hidden=4), Softmax(), steps=1, memory="random:20").adapt(task).lr_
+
+
+@dataclass(frozen=True)
+class Oldest(MemoryPolicy):
+    """A policy of one's own."""
+
+    def choose(self, candidates: Candidates, number: int) -> Any:
+        return np.arange(len(candidates))[:number]
+
+
+def test_a_policy_of_ones_own_works_but_a_workspace_cannot_store_it(tmp_path: Path) -> None:
+    graph = growing()
+    learner = LifelongLearner(GraphSAGE(hidden=4), Softmax(), steps=1, memory=Oldest(7)).adapt(Task(graph, 3, 1))
+    assert list(learner.kept_.ids) == list(graph.ids[:7])
+    learner.save(tmp_path / "learner")
+    with pytest.raises(InputError, match="memory"):
+        LifelongLearner.load(tmp_path / "learner")
+    again = LifelongLearner.load(tmp_path / "learner", memory=Oldest(7))
+    assert list(again.kept_.ids) == list(graph.ids[:7])
+    with pytest.raises(InputError, match="Oldest"):
+        Workspace.create(tmp_path / "ws", graph, model=GraphSAGE(hidden=4), steps=1, memory=Oldest(7))
+    assert not (tmp_path / "ws").exists()
+
+
+def test_a_solved_model_keeps_nothing() -> None:
+    learner = LifelongLearner(Ridge(width=16), Softmax(), memory=Random(50))
+    run(growing(), learner, 1)
+    assert not len(learner.kept_.ids)

@@ -79,8 +79,8 @@ _DETECTORS = (
 )
 _LEARNERS = (
     "Compare learners instead, comma-separated: parts joined by +, as in window:1,window:full+restart:cold. Parts are "
-    "window:N (or full, auto), memory:NAME:BUDGET (a number of vertices, or a percentage of the labelled ones before "
-    "the first task), regulariser:NAME:VALUE, retire:N, model:NAME, restart:NAME, steps:N and lr:X. Other options are "
+    "window:N (or full, auto), memory:NAME:BUDGET (a number of vertices, or a percentage of the labelled ones older "
+    "than the window), regulariser:NAME:VALUE, retire:N, model:NAME, restart:NAME, steps:N and lr:X. Other options are "
     "the same for all learners."
 )
 

@@ -38,7 +38,8 @@ def class_ages(task: Task) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """
     graph, released = task.graph, task.released
     seen = ClassRegistry.count(graph.class_names, released, graph.times[: len(released)])
-    newest = task.time - task.label_latency
+    labelled = np.flatnonzero(released >= 0)
+    newest = int(graph.times[labelled[-1]]) + 1 if len(labelled) else task.time
     first, last = (np.where(seen.support > 0, newest - times, 0) for times in (seen.first, seen.last))
     return first, last
 

@@ -113,6 +113,8 @@ def _plain(kind: str, value: str, name: str) -> Any:
         if value not in get_args(Restart):
             raise unknown("restart", value, list(get_args(Restart)))
         return value
+    if kind == "retire" and value == "none":
+        return None
     if kind in ("steps", "retire"):
         what = "steps" if kind == "steps" else "periods"
         return _whole(value, f"the part {kind!r} of the learner {name!r}", f"a whole number of {what} from 1 up")

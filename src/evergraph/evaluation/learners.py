@@ -96,9 +96,8 @@ class LearnerResult:
 class LearnerComparison(SideBySide):
     """Results of a comparison of learners.
 
-    ``graphs`` has the paths of the graphs by name, ``configurations`` the settings by graph and learner, ``labelled``
-    the number of labelled vertices before the first task of each graph, of which budgets in percent are parts, and
-    ``errors`` the messages of trainings that failed. ``base`` has what the learners do not set, such as the detector.
+    ``graphs`` has the paths of the graphs by name, ``configurations`` the settings by graph and learner, and ``errors``
+    the messages of trainings that failed. ``base`` has what the learners do not set, such as the detector.
     """
 
     graphs: Mapping[str, str]
@@ -322,7 +321,7 @@ def result_of(job: Job, on_task: Callable[[int, int], object] = lambda *_: None)
             {
                 "time": graph.axis.value(task.time),
                 "known_classes": len(learner.classes_),
-                "train_vertices": int((task.targets >= 0).sum()),
+                "train_vertices": int((task.targets >= 0).sum()) + len(learner.kept_.rows(task)),
                 **evaluate(task, decisions).as_dict(),
                 **{name: or_none(value) for name, value in accuracy_by_age(task, decisions).items()},
                 "seconds": meter.seconds,

@@ -161,6 +161,8 @@ def workspace_settings(settings: Mapping[str, Any], given: Mapping[str, Any] | N
             found[name] = with_settings(name, found[name], **value)
         elif value is not None:
             found[name] = value
+    if "memory" in found and found["memory"] is None:  # None would leave it as it is
+        found["memory"] = "none"
     return found
 
 

@@ -24,6 +24,7 @@ from evergraph.learning.checkpoint import pack
 from evergraph.learning.learner import LifelongLearner
 from evergraph.learning.task import Task
 from evergraph.nn.base import as_model
+from evergraph.nn.sampling import Edges
 
 __all__ = ["Meter", "bytes_kept", "rows_kept", "warm_up"]
 
@@ -100,7 +101,8 @@ def bytes_kept(learner: LifelongLearner, task: Task) -> int:
     """Return how many bytes must be kept to continue after a task, besides its slice.
 
     These are the saved learner (JSON and weights), and of each of `rows_kept` its features and edges: 8 bytes for each
-    word, category and edge, and 4 for each number of dense features. Of edges only those up to the task's period count.
+    word, category and edge, and 4 for each number of dense features. Edges are those among these vertices and to the
+    slice.
     """
     content, tensors = pack(learner)
     total = len(json.dumps(content, ensure_ascii=False).encode()) + len(tensors)
@@ -114,22 +116,23 @@ def bytes_kept(learner: LifelongLearner, task: Task) -> int:
         elif part is not None:
             total += 4 * part.width * len(rows)
     if "classes" in blocks or as_model(learner.model).hops != 0:
-        end = int(np.searchsorted(task.graph.times, task.time, "right"))
-        indptr = task.graph.links.part(slice(0, end), task.time).indptr
-        total += _ENTRY * int((indptr[rows + 1] - indptr[rows]).sum())
+        slice_ = task.test_window
+        slices = Edges.of(slice_).degrees(np.arange(len(slice_), dtype=np.int32))
+        entries = Edges.beside(slice_, rows).degrees(np.arange(len(rows) + len(slice_), dtype=np.int32))
+        total += _ENTRY * (int(entries.sum()) - int(slices.sum())) // 2
     return total
 
 
 def rows_kept(learner: LifelongLearner, task: Task) -> NDArray[np.int64]:
-    """Return the rows, ascending, of labelled vertices from before a task's slice that the next update reads.
+    """Return the rows, ascending, of vertices from before a task's slice that the next update reads.
 
     These are the vertices of the window of the next period and those that the learner's memory keeps. There are none
-    for a model that is computed from new labels and from sums which are saved with the learner.
+    for a model that is computed from the labels alone.
     """
-    if learner.restart == "once" or getattr(as_model(learner.model), "solved", False):
+    model = as_model(learner.model)
+    if learner.restart == "once" or (model.solved and not model.hops):
         return np.empty(0, np.int64)
-    released = np.flatnonzero(task.released >= 0)
-    if task.history is not None:
-        released = released[task.graph.times[released] >= task.time + 1 - task.history]
-    kept = getattr(learner, "kept_", None)  # a learner without memory keeps none
-    return released if kept is None else np.union1d(released, kept.rows(task))
+    times = task.graph.times
+    end = int(np.searchsorted(times, task.time))
+    start = 0 if task.history is None else int(np.searchsorted(times, task.time + 1 - task.history))
+    return np.union1d(np.arange(min(start, end), end), learner.kept_.rows(task))

@@ -73,7 +73,7 @@ def explain(learner: LifelongLearner, task: Task, rows: Sequence[int], most: int
             above = np.zeros(logits.shape, np.float32)
             above[places] = added[list(rows)]
             logits = logits + torch.from_numpy(above).to(logits.device)
-        return learner._exclude(Outputs(logits, hidden), task).logits
+        return learner._retire(learner._exclude(Outputs(logits, hidden)), task).best_logits
 
     found = _attribute(forward, batch, names, places, most)
     if evidence is None or added is None:

@@ -32,7 +32,7 @@ from evergraph.graph.evolving import TextMode
 from evergraph.graph.ids import as_ids
 from evergraph.inputs.vocabulary import BLOCKS, Vocabulary
 from evergraph.learning.backtest import BlockGain
-from evergraph.learning.memory import Kept
+from evergraph.learning.memory import Kept, MemoryPolicy
 from evergraph.learning.regularise import Regulariser
 from evergraph.learning.stacking import Stacking
 from evergraph.names import described, inputs_of_version_0_1, rebuilt
@@ -187,9 +187,10 @@ def unpack(
     detector: Detector | None = None,
     device: str | torch.device | None = None,
     regulariser: Regulariser | None = None,
+    memory: MemoryPolicy | None = None,
 ) -> _Learner:
     """Return the learner that was packed. Use it within `decoding`: what was edited can fail anywhere."""
-    learner = untrained(kind, content, model, detector, device, regulariser)
+    learner = untrained(kind, content, model, detector, device, regulariser, memory)
     restore(learner, content, tensors)
     return learner
 
@@ -201,6 +202,7 @@ def untrained(
     detector: Detector | None = None,
     device: str | torch.device | None = None,
     regulariser: Regulariser | None = None,
+    memory: MemoryPolicy | None = None,
 ) -> _Learner:
     """Return a new learner with the settings of one that was packed."""
     converted(content, _Packed)
@@ -208,7 +210,7 @@ def untrained(
     return kind(
         model if model is not None else rebuilt(content["model"], "model"),
         detector or rebuilt(content["detector"], "detector") or Softmax(),  # version 0.1 wrote null for `Softmax`
-        memory=rebuilt(content.get("memory"), "memory"),
+        memory=memory or rebuilt(content.get("memory"), "memory"),
         **{**settings, **({} if device is None else {"device": device})},
         regulariser=regulariser or rebuilt(content.get("regulariser"), "regulariser"),
     )
@@ -248,6 +250,8 @@ def restore(learner: LifelongLearner, content: Mapping[str, Any], tensors: Mappi
     kept = content.get("kept", {"ids": [], "since": None})
     learner.kept_ = Kept(as_ids(kept["ids"]), kept["since"])
     counted = part("counted/").get("codes")
+    if counted is not None and (counted.dtype != torch.int64 or counted.dim() != 1):
+        raise InvalidContentError("the codes of the counted vertices are not a list of whole numbers")
     learner._counted = None if counted is None else counted.cpu().numpy().astype(np.int64)
     learner.lr_, learner.auxiliary_lr_ = lr, auxiliary_lr
     own, learner._default_rates = learner._detector(), {}
@@ -315,6 +319,7 @@ def load(
     detector: Detector | None,
     device: str | torch.device | None,
     regulariser: Regulariser | None = None,
+    memory: MemoryPolicy | None = None,
 ) -> _Learner:
     """Load the learner in a folder."""
     path = folder / MANIFEST
@@ -334,7 +339,7 @@ def load(
         raise DamagedLearnerError(str(error), file=path, fix="update Evergraph") from error
     tensors = _read_weights(folder / weights.file, weights.sha256)
     with decoding(path, _damaged):
-        return unpack(kind, content, tensors, model, detector, device, regulariser)
+        return unpack(kind, content, tensors, model, detector, device, regulariser, memory)
 
 
 def _read_weights(path: Path, sha256: str) -> dict[str, torch.Tensor]:

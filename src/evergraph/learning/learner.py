@@ -368,7 +368,20 @@ class LifelongLearner:
             return exact_outputs(model, weights, source, vertices[places], blocks)[1]
 
         labels = Labels(counts, task.time, batch.targets[vertices].astype(np.int64), times[new], vectors)
-        return model.closed_form(weights, labels), np.union1d(counted, codes)
+        try:
+            found = model.closed_form(weights, labels)
+        except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            self._blame_file("model", error)
+            raise
+        return found, np.union1d(counted, codes)
+
+    def _blame_file(self, part: str, error: Exception) -> None:
+        """Raise an error for a loaded learner whose state cannot be used, because its file was probably edited."""
+        # What a state means, only its owner knows, so this is found here and not when it is loaded.
+        if self._loaded and not isinstance(error, EvergraphError):
+            raise DamagedLearnerError(
+                f"the {part} cannot use the state that was loaded ({error})", fix="restore it from a backup"
+            ) from error
 
     def _fitting(
         self, weights: Parameters, auxiliary: Parameters | None, batch: Batch | MiniBatches, wanted: bool
@@ -406,7 +419,7 @@ class LifelongLearner:
     def _remembered(self, task: Task) -> Kept:
         """What the memory keeps for a task, chosen by what the model can read before it has learnt new classes."""
         policy = self.memory
-        if not isinstance(policy, MemoryPolicy):
+        if not isinstance(policy, MemoryPolicy) or self._model().solved:  # sums keep what is older
             return Kept()
 
         def features(rows: NDArray[np.int64]) -> sparse.csr_array:
@@ -573,12 +586,8 @@ class LifelongLearner:
         try:
             score, flagged = FittedDetector(decider, self._state).decide(outputs)
         except (RuntimeError, LookupError, TypeError, ValueError) as error:
-            if not self._loaded or isinstance(error, EvergraphError):
-                raise
-            # What its state means, only the detector knows, so a file that was edited is found here.
-            raise DamagedLearnerError(
-                f"the detector cannot use the state that was loaded ({error})", fix="restore it from a backup"
-            ) from error
+            self._blame_file("detector", error)
+            raise
         return Decisions(
             ids=task.test_ids,
             time=task.time,
@@ -598,7 +607,7 @@ class LifelongLearner:
         """Return the model's outputs for the test vertices, with one column of logits for each of `classes_`."""
         weights, vocabulary = self._learnt()
         found = self._tested(weights, self.auxiliary_weights_, task, vocabulary)
-        found = self._exclude(self._stacked(found, task), task)
+        found = self._retire(self._exclude(self._stacked(found, task)), task)
         return replace(found, context=self._context_of(task)) if self._detector().requires.context else found
 
     def retired(self, task: Task) -> frozenset[str]:
@@ -660,10 +669,18 @@ class LifelongLearner:
         other = None if auxiliary is None else exact_outputs(model, auxiliary, source, rows, blocks)[0]
         return Outputs(*exact_outputs(model, weights, source, rows, blocks), auxiliary_logits=other)
 
-    def _exclude(self, outputs: Outputs, task: Task) -> Outputs:
-        """Outputs with which no vertex is predicted as an excluded or a retired class."""
-        names = self._excluded | self.retired(task)
-        excluded = torch.tensor([name in names for name in self.classes_], device=outputs.logits.device)
+    def _retire(self, outputs: Outputs, task: Task) -> Outputs:
+        """Outputs with which no vertex is predicted as a retired class; detectors still judge all logits."""
+        retired = self.retired(task)
+        gone = torch.tensor([name in retired for name in self.classes_], device=outputs.logits.device)
+        left = [name for name in self.classes_ if name not in retired | self._excluded]
+        if not gone.any() or not left:
+            return outputs
+        return replace(outputs, stacked_logits=outputs.best_logits.masked_fill(gone, EXCLUDED))
+
+    def _exclude(self, outputs: Outputs) -> Outputs:
+        """Outputs with which no vertex is predicted as an excluded class."""
+        excluded = torch.tensor([name in self._excluded for name in self.classes_], device=outputs.logits.device)
         if not excluded.any() or excluded.all():
             return outputs
         parts = {name: getattr(outputs, name) for name in ("logits", "auxiliary_logits", "stacked_logits")}
@@ -709,6 +726,7 @@ class LifelongLearner:
         detector: Detector | None = None,
         device: str | torch.device | None = None,
         regulariser: Regulariser | None = None,
+        memory: MemoryPolicy | None = None,
     ) -> Self:
         """Load a saved learner.
 
@@ -720,12 +738,12 @@ class LifelongLearner:
             A model or detector of your own, which a file cannot contain.
         device
             Device to compute on; by default the one it was saved with.
-        regulariser
-            A regulariser of your own.
+        regulariser, memory
+            A regulariser or memory policy of your own.
         """
         from evergraph.learning.checkpoint import load
 
-        return load(cls, Path(folder), model, detector, device, regulariser)
+        return load(cls, Path(folder), model, detector, device, regulariser, memory)
 
     def restore(self, content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """Continue from what `evergraph.learning.checkpoint.pack` returned; refuse weights of another model."""
@@ -787,8 +805,8 @@ class LifelongLearner:
             raise
         if type(self.regulariser) is not type(before["regulariser"]):
             self._regularised = {}  # what another one has learnt
-        if self.restart != before["restart"]:
-            self._default_rates = {}  # they depend on the restart
+        if self.restart != before["restart"] or (self.memory is None) != (before["memory"] is None):
+            self._default_rates = {}  # they depend on both
         self._last = None  # it depends on device and kernels
         self._move()
         return self
@@ -844,7 +862,7 @@ class LifelongLearner:
             "detector": (isinstance(self.detector, Detector | None), "pass a detector of evergraph.detect"),
             "trainer": (isinstance(self.trainer, DataParallel | None), "pass a DataParallel, or None"),
             "retire_after": (
-                self.retire_after is None or is_whole(self.retire_after, 1),
+                self.retire_after is None or (is_whole(self.retire_after, 1) and self.retire_after < 2**31),
                 "set it to a number of periods from 1 up",
             ),
             "regulariser": (isinstance(self.regulariser, Regulariser | None), "pass a Regulariser, or None"),

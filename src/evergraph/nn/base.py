@@ -398,6 +398,11 @@ class Draw:
         bits = np.unpackbits(drawn, axis=1, count=columns).view(np.int8)
         return torch.from_numpy(2 * bits - 1)
 
+    def zeros(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Return zeros; they count as drawn numbers, so that an edited file cannot ask for any number of them."""
+        self._count(math.prod(shape))
+        return torch.zeros(shape, dtype=dtype)
+
     def _empty(self, shape: tuple[int, ...]) -> Tensor:
         self._count(math.prod(shape))
         return torch.empty(shape)

@@ -101,12 +101,12 @@ class Ridge(LayeredModel):
         return {
             # Signs project as well as normal numbers (Achlioptas, 2003) and take a byte each.
             "projection": draw.signs(inputs, self.width),
-            "products": torch.zeros(parts, size, size, dtype=torch.float64),
-            "sums": torch.zeros(parts, size, outputs, dtype=torch.float64),
+            "products": draw.zeros(parts, size, size, dtype=torch.float64),
+            "sums": draw.zeros(parts, size, outputs, dtype=torch.float64),
             "newest": torch.full((parts,), _NOT_YET),
             "scale": torch.tensor(_FIRST_SCALE, dtype=torch.float64),
-            "weight": torch.zeros(self.width, outputs),
-            "bias": torch.zeros(outputs),
+            "weight": draw.zeros(self.width, outputs),
+            "bias": draw.zeros(outputs),
         }
 
     def trained(self, name: str) -> bool:  # noqa: ARG002

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evergraph import __version__
 from evergraph.evaluation.class_age import ABSENT, NEW, OLD
@@ -92,9 +92,23 @@ def _note(comparison: LearnerComparison) -> str:
     base, usual = comparison.base, type(comparison.base)()
     options = "".join(
         f" --{name.replace('_', '-')} {getattr(base, name)}"
-        for name in ("inputs", "history", "first", "restart", "steps", "lr", "label_rate", "label_latency", "mode")
+        for name in (
+            "inputs",
+            "history",
+            "first",
+            "restart",
+            "steps",
+            "lr",
+            "label_rate",
+            "label_latency",
+            "mode",
+            "retire_after",
+        )
         if getattr(base, name) != getattr(usual, name)
     )
+    for name in ("detector", "memory", "regulariser"):
+        if (part := getattr(base, name)) is not None and part != getattr(usual, name):
+            options += f" --{'detectors' if name == 'detector' else name} {_as_text(described(part))}"
     learners = ",".join(one.name for one in comparison.learners)
     data = ", ".join(f"{name} {graph_of(path)[1][:8]}" for name, path in comparison.graphs.items())
     spread = "; ± is half the width of the 95 % interval of the mean over seeds" if len(comparison.seeds) > 1 else ""
@@ -109,6 +123,12 @@ def _note(comparison: LearnerComparison) -> str:
         "the process; kept: saved learner, features and edges that are needed to continue. Other metrics are means "
         f"over tasks{spread}."
     )
+
+
+def _as_text(part: Mapping[str, Any]) -> str:
+    """Return a part as the command line takes it."""
+    settings = ",".join(f"{name}={value}" for name, value in part.items() if name not in ("name", "version") and value)
+    return f"{part['name']}:{settings}" if settings else str(part["name"])
 
 
 # --- figure ----------------------------------------------------------------------------------------------------------

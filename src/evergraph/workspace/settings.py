@@ -23,7 +23,16 @@ if TYPE_CHECKING:
     from evergraph.learning.memory import MemoryPolicy
     from evergraph.nn.base import Model
 
-__all__ = ["change_settings", "check_keep", "choose_history", "current_settings", "decides_with", "in_words", "tag"]
+__all__ = [
+    "change_settings",
+    "check_keep",
+    "choose_history",
+    "current_settings",
+    "decides_with",
+    "describe_memory",
+    "in_words",
+    "tag",
+]
 
 _AT_ONCE = {"threshold", "alpha", "objective"}
 """Settings of a detector that only decisions depend on, neither the training nor the detector's state."""
@@ -144,10 +153,10 @@ def change_settings(
         if value is not None:
             wanted[name] = learner["settings"][name] = described(value)
     if memory is not None:
-        from evergraph.learning.memory import as_memory
-
-        learner["memory"] = described(as_memory(memory))
+        learner["memory"] = describe_memory(memory)
         wanted["memory"] = learner["memory"] or _NONE
+        if (wanted["memory"] == _NONE) != (before["memory"] == _NONE):
+            learner["lr"] = learner["auxiliary_lr"] = None  # the default depends on it
     if keep is not None:
         wanted["keep"] = check_keep(keep)
         settings = replace(settings, keep=wanted["keep"])
@@ -207,6 +216,18 @@ def _description(kind: str, given: Any, before: Any, own: Any) -> dict[str, Any]
             fix=f"register it by an entry point, or create a new workspace with this {kind}",
         ) from None
     return dict(description)
+
+
+def describe_memory(memory: MemoryPolicy | str | None) -> dict[str, Any] | None:
+    """Return the description of a memory, None for none; refuse one that a workspace cannot read again."""
+    from evergraph.learning.memory import as_memory
+
+    description = described(as_memory(memory))
+    try:
+        rebuilt(description, "memory")
+    except InputError as error:
+        raise InputError(error.problem, fix="register it by an entry point") from None
+    return None if description is None else dict(description)
 
 
 def decides_with(trained: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> bool:

@@ -238,6 +238,7 @@ def train(learner: LifelongLearner, task: Task, choice: RestartChoice, on_step: 
         )
     start = clock.perf_counter()
     learner.adapt(task, on_step)
+    labels += len(learner.kept_.rows(task))
     return ModelRecord(
         number=1,
         time=task.time,

@@ -138,8 +138,9 @@ class Workspace:
             raise InputError("no vertex has a label, so there is nothing to train on", fix="label some vertices")
         from evergraph.workspace import update
         from evergraph.workspace.scores import late_warnings
-        from evergraph.workspace.settings import check_keep
+        from evergraph.workspace.settings import check_keep, describe_memory
 
+        describe_memory(memory)  # refuses one that cannot be stored
         settings = _settings(graph, history, columns or Columns(), check_keep(keep))
         learning = {"steps": steps, "lr": lr, "inputs": inputs, "memory": memory, "text": text, "seed": seed}
         learning["device"] = device

@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from evergraph.errors import InputError
 from evergraph.learning.regularise import Hook, Lesson, Regulariser, State, old_part
 from evergraph.nn import Batch, Noise
 from evergraph.nn.base import Parameters
@@ -40,12 +41,13 @@ class WeightImportance(Regulariser):
 
     def start(self, lesson: Lesson, state: State) -> Hook | None:
         """Return the function that adds the gradient of the penalty; None if there is no past task."""
-        trained = lesson.trained
-        parts = [
-            (trained[name], importance, state[_ANCHOR + name])
-            for name, importance in _named(state, _IMPORTANCE).items()
-            if old_part(trained[name], importance).numel()
-        ]
+        trained, parts = lesson.trained, []
+        for name, importance in _named(state, _IMPORTANCE).items():
+            anchor = state.get(_ANCHOR + name)
+            if name not in trained or anchor is None or anchor.shape != importance.shape:
+                raise InputError("the state of the regulariser is not that of this model", fix="start a new learner")
+            if old_part(trained[name], importance).numel():
+                parts.append((trained[name], importance, anchor))
 
         def add(part: Batch, noise: Noise) -> None:  # noqa: ARG001  # the penalty depends on the weights only
             with torch.no_grad():

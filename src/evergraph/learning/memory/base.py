@@ -1,8 +1,8 @@
 """The contract of memory policies: choose which labelled vertices older than the window stay in training.
 
-A policy sees the vertices that were kept so far and those that have left the window since, never the whole past. So the
-cost of an update does not grow with the history. What is kept are ids; labels, features and edges are read from the
-graph when they are needed, so a corrected label is corrected here, too.
+A policy sees the vertices that were kept so far and those that have left the window since, never the whole past. What
+is kept are ids; labels, features and edges are read from the graph when they are needed, so a corrected label is
+corrected here, too.
 
 Of the edges of a kept vertex, those to kept vertices and to vertices of the window stay.
 """
