@@ -109,7 +109,7 @@ def test_names_are_given_with_commas_and_count_once() -> None:
     [
         (
             "enrgy",
-            r"there is no detector 'enrgy' \(did you mean 'energy'\?\).*Choose from none, doc, gdoc, auto, average, msp",
+            r"there is no detector 'enrgy' \(did you mean 'energy'\?\).*Choose from none, doc, gdoc, auto, average, cbs-svm, .*, msp, energy",
         ),
         ("relative-mps", r"there is no detector 'relative-mps' \(did you mean 'relative-msp'"),
         ("qqqqqq", "there is no detector 'qqqqqq'. Choose from"),
