@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from evergraph.graph.columns import Columns
     from evergraph.inputs.encoders import Encoder
     from evergraph.inputs.encoding import OnEncoded
+    from evergraph.learning.memory import MemoryPolicy
     from evergraph.learning.task import History
     from evergraph.learning.training import OnStep
     from evergraph.nn.base import Model
@@ -460,22 +461,26 @@ class Client:
         steps: int | None = None,
         lr: float | None = None,
         inputs: str | Sequence[str] | None = None,
-        memory: str | None = None,
+        memory: MemoryPolicy | str | None = None,
         keep: int | None = None,
     ) -> Outcome:
         """Change settings of the workspace; None leaves a setting as it is.
 
         Parameters
         ----------
-        history, steps, lr, inputs, memory, keep
-            See `Workspace.set`; a memory is given by its name.
+        history, steps, lr, inputs, keep
+            See `Workspace.set`.
         model, detector
             A text as on the command line (``"sage:hidden=64"``), or only the settings to change
             (``{"threshold": 0.5}``); objects cannot be sent.
+        memory
+            A text as on the command line (``"class-mean:2000"``), or ``"none"``.
         """
         for kind, part in (("model", model), ("detector", detector)):
             if part is not None and not isinstance(part, (str, Mapping)):
                 _refuse(f"the {kind} as an object", "give it as a text, as in 'sage:hidden=64', or give its settings")
+        if memory is not None and not isinstance(memory, str):
+            _refuse("the memory as an object", "give it as a text, as in 'class-mean:2000'")
         given = {"history": history, "model": model, "detector": detector, "steps": steps, "lr": lr, "inputs": inputs}
         body = {name: value for name, value in (given | {"memory": memory, "keep": keep}).items() if value is not None}
         return self._write("settings", _Body.of(body), method="PATCH")

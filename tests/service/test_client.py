@@ -26,6 +26,7 @@ from evergraph.datasets.tables import to_tables
 from evergraph.detect import DOC
 from evergraph.errors import BusyError, EvergraphError, InputError, StaleError
 from evergraph.graph.columns import Columns
+from evergraph.learning.memory import Random
 from tests.service.serving import FIRST, GRAPH, Serving, make_workspace, serving
 
 Call = Callable[[Any], Any]
@@ -270,6 +271,7 @@ def test_all_methods_of_a_workspace_are_there_with_the_same_arguments() -> None:
         lambda one: one.add({}, encoder="static"),
         lambda one: one.add("vertices.csv", [[1, 2]]),
         lambda one: one.set(detector=DOC(0.5)),
+        lambda one: one.set(memory=Random(5)),
     ],
 )
 def test_what_cannot_be_sent_is_refused_with_a_way_out(call: Call) -> None:
