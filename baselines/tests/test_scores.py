@@ -534,8 +534,10 @@ def test_every_score_is_registered() -> None:
     of_words = ["new_words", "word_growth", "excess_words", "class_likelihood"]
     of_neighbours = ["known_distance", "slice_density"]
     assert [type(score) for score in OF_GRAPHS] == [SCORES[name] for name in (*of_words, *of_neighbours)]
-    assert list(SCORES) == ["msp", "energy", *sorted(["auxiliary", *of_words, *of_neighbours])]
-    assert [name for name, kind in SCORES.items() if kind.reads_outputs] == ["msp", "energy", "auxiliary"]
+    of_literature = ["objectosphere", "odin", "outlier-exposure"]
+    assert list(SCORES) == ["msp", "energy", *sorted(["auxiliary", *of_literature, *of_words, *of_neighbours])]
+    of_outputs = ["msp", "energy", "auxiliary", *of_literature]
+    assert [name for name, kind in SCORES.items() if kind.reads_outputs] == of_outputs
 
 
 @pytest.mark.parametrize("name", [name for name in SCORES if name not in names.SCORES])
