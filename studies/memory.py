@@ -100,7 +100,7 @@ def base() -> Configuration:
 def run(stage: str, specs: Sequence[LearnerSpec], graphs: Sequence[str], given: argparse.Namespace) -> None:
     """Run what is not stored of a stage."""
     paths, out = prepared(graphs, given.graphs_in), given.out / stage
-    found = compare_learners(paths, specs, base(), SEEDS[stage], out=out, jobs=given.jobs, on_done=_tell)
+    found = compare_learners(paths, specs, base(), given.seeds or SEEDS[stage], out=out, jobs=given.jobs, on_done=_tell)
     for error in found.errors:
         print(f"failed: {error}")
 
@@ -149,6 +149,7 @@ def main() -> None:
     parser.add_argument("--graphs-in", type=Path, default=PREPARED, help="folder of the imported graphs")
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--learners", help="only these learners, separated by blanks")
+    parser.add_argument("--seeds", type=int, nargs="+", help="only these seeds of the stage")
     parser.add_argument("--jobs", type=int, default=1)
     given = parser.parse_args()
     graphs = {"small": SMALL, "large": LARGE}
