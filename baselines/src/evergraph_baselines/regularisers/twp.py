@@ -77,7 +77,7 @@ class TWP(WeightImportance):
 
 def edge_weights(lesson: Lesson, part: Batch, weights: Parameters) -> Tensor:
     """Return the weight of each edge of a batch, and of each head if it is the attention of a `GAT`."""
-    model, graph = lesson.model.unwrapped, part.graph
+    model, graph = lesson.model.predictor, part.graph
     if isinstance(model, GAT):
         projection = weights["0.weight"]
         z = linear(part.x, projection.flatten(1)).view(len(graph), *projection.shape[1:])
