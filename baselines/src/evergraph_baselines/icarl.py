@@ -50,9 +50,7 @@ class ICaRL(GraphSAGE):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.layers == 1:
-            raise InputError(
-                "layers is 1, so there are no vectors below the output layer", fix="set layers to 2 or more"
-            )
+            raise InputError("layers is 1, but icarl needs a hidden layer", fix="set layers to at least 2")
 
     def parameters(self, inputs: int, outputs: int, draw: Draw) -> Parameters:
         return super().parameters(inputs, outputs, draw) | {_MEANS: draw.zeros(outputs, 2 * self.hidden)}
@@ -71,7 +69,7 @@ class ICaRL(GraphSAGE):
         for start in range(0, len(targets), _BLOCK):
             places = np.arange(start, min(start + _BLOCK, len(targets)))
             sums.index_add_(0, targets[places], labels.vectors(places).double())
-        there = torch.bincount(targets, minlength=len(sums)) > 0
+        there = labels.counts > 0
         return p | {_MEANS: torch.where(there[:, None], normalize(sums).to(p[_MEANS].dtype), p[_MEANS])}
 
 

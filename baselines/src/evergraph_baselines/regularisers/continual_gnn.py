@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
 from evergraph.detect.base import set_number
 from evergraph.errors import InputError
@@ -21,14 +22,14 @@ __all__ = ["ContinualGNN"]
 class ContinualGNN(WeightImportance):
     """The regulariser of ContinualGNN: weight consolidation with the importance for the vertices that are kept.
 
-    The penalty is strength / 2 · Σ F · (weight - weight of the previous task)². Before each task, F is computed from the
-    previous model: the square of the gradient of its loss on the labelled vertices that are kept. Nothing is summed
-    over tasks.
+    The penalty is strength / 2 · Σ F · (weight - weight of the previous task)². Before each task, F is computed from
+    the previous model: the square of the gradient of its loss on the vertices that are kept. Nothing is summed over
+    tasks.
 
-    Source: Wang, Song, Wu and Wang, Streaming Graph Neural Networks via Continual Learning, CIKM 2020, and the authors'
-    program, from whose call for Cora the strength is. Their whole system also chooses what is kept and which older
-    vertices are trained again, as `docs/research/baselines.md` describes. It needs ``memory=`` of the learner, and a
-    window that is trained as a whole.
+    Source: Wang, Song, Wu and Wang, Streaming Graph Neural Networks via Continual Learning, CIKM 2020, by the authors'
+    program; the strength is that of its example. The nearest to the whole system is
+    ``window:1+memory:random:10%+regulariser:continual-gnn``; what is missing is in ``docs/research/baselines.md``. It
+    needs ``memory=`` of the learner, and a window that is trained as a whole.
 
     Parameters
     ----------
@@ -52,12 +53,12 @@ class ContinualGNN(WeightImportance):
         return self.strength / 2
 
     def start(self, lesson: Lesson, state: State) -> Hook | None:  # noqa: ARG002  # the weights before are enough
-        """Return the function that adds the gradient of the penalty; None if there is no past task or nothing is kept."""
+        """Return the function that adds the gradient of the penalty; None if nothing is past or kept."""
         before = lesson.before
         if before is None or not lesson.kept:
             return None
         zeros = {name: torch.zeros_like(value) for name, value in lesson.weights.items()}
-        past: State = {}
+        past: dict[str, Tensor] = {}
         for name, value in self.importance(replace(lesson, weights=carry_over(before, zeros))).items():
             past |= {IMPORTANCE + name: old_part(value, before[name]), ANCHOR + name: before[name]}
         return super().start(lesson, past)

@@ -1,4 +1,4 @@
-"""What EWC, MAS and TWP share: a penalty on changes of important weights."""
+"""What EWC, MAS, TWP and ContinualGNN share: a penalty on changes of important weights."""
 
 from __future__ import annotations
 

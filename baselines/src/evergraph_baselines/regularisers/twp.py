@@ -30,7 +30,8 @@ class TWP(WeightImportance):
     importance · (weight - weight after the task)².
 
     Source: Liu, Yang and Wang, Overcoming Catastrophic Forgetting in Graph Neural Networks, AAAI 2021, and the authors'
-    program, from which the benchmark CGLB (Zhang et al., NeurIPS 2022) took its own; both have these defaults.
+    program, from which the benchmark CGLB (Zhang et al., NeurIPS 2022) took its own; ``train.py`` of both has these
+    defaults.
 
     * The weights of the edges are the attention of the first layer of a `GAT`. Of other models they are computed from
       the hidden vectors h: the softmax of the leaky rectified h_j · tanh(h_i), as the programs do for GCN and GIN.
