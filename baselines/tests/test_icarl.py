@@ -14,11 +14,22 @@ from sklearn.neighbors import NearestCentroid
 
 from evergraph import InputError, LifelongLearner, names, tasks
 from evergraph.datasets import synthetic
-from evergraph.detect import Softmax
+from evergraph.detect import GDOC, Softmax
 from evergraph.learning.memory import ClassMean
 from evergraph.learning.memory_limit import Plan
 from evergraph.names import build_detector, described, rebuilt
-from evergraph.nn import Batch, Draw, GraphSAGE, GraphSAINT, Labels, Neighbours, Noise, Readout, carry_over
+from evergraph.nn import (
+    Batch,
+    Draw,
+    GraphSAGE,
+    GraphSAINT,
+    Labels,
+    Neighbours,
+    Noise,
+    Readout,
+    carry_over,
+    count_parameters,
+)
 from evergraph.nn.base import Parameters
 from evergraph_baselines.icarl import ICaRL
 from evergraph_baselines.regularisers import LwF
@@ -141,7 +152,7 @@ def test_a_learner_predicts_the_nearest_mean_of_window_and_memory(whole: bool, m
     seen.clear()
     make = Plan.of
     monkeypatch.setattr(Plan, "of", lambda *given, **more: replace(make(*given, **more), whole=whole, batch=32))
-    one = LifelongLearner(Recorded(hidden=8), **SETTINGS)
+    one = LifelongLearner(Recorded(hidden=8), **SETTINGS | {"detector": GDOC(0.5, alpha=3.0)})  # which is fitted, too
     for task in tasks(GRAPH, 1, first=2):
         one.adapt(task)
         times, targets, vectors = seen[-1]
@@ -198,5 +209,6 @@ def test_it_can_be_trained_on_samples_and_as_an_auxiliary_model() -> None:
 def test_it_is_registered_described_and_rebuilt() -> None:
     assert names.build("model", "icarl:hidden=8") == ICaRL(hidden=8)
     assert rebuilt(described(MODEL), "model") == MODEL
+    assert count_parameters(MODEL, 5, 3) == count_parameters(GraphSAGE(hidden=7), 5, 3), "no step trains the means"
     with pytest.raises(InputError, match="layers is 1"):
         ICaRL(layers=1)
