@@ -17,6 +17,7 @@ from evergraph.datasets import synthetic
 from evergraph.detect import GDOC, Softmax
 from evergraph.learning.memory import ClassMean
 from evergraph.learning.memory_limit import Plan
+from evergraph.learning.training import default_rate
 from evergraph.names import build_detector, described, rebuilt
 from evergraph.nn import (
     Batch,
@@ -178,6 +179,15 @@ def test_training_is_that_of_graph_sage_also_with_distillation() -> None:
             assert weights[0].keys() - weights[1].keys() == {"means"}
             assert all(torch.equal(weights[0][name], value) for name, value in weights[1].items())
         assert not torch.equal(pair[0].outputs(task).logits, pair[1].outputs(task).logits)
+
+
+@pytest.mark.parametrize("warm", [True, False])
+@pytest.mark.parametrize("level", [25, 50, 75, 100])
+def test_the_default_learning_rate_is_that_of_graph_sage(warm: bool, level: int) -> None:
+    for detector in (Softmax(), GDOC(0.5)):
+        rates = {default_rate(model, detector, warm=warm, level=level) for model in (MODEL, GraphSAGE())}
+        assert len(rates) == 1
+    assert default_rate(MODEL, Softmax(), warm=True, level=25) == 0.001
 
 
 def test_mini_batches_and_whole_windows_give_the_same_means(monkeypatch: pytest.MonkeyPatch) -> None:
