@@ -22,7 +22,7 @@ from evergraph.learning.regularise import Lesson, Regulariser, State
 from evergraph.names import described, rebuilt
 from evergraph.nn import GAT, GCN, MLP, Batch, GraphSAGE, GraphSAINT, JKNet, Model, Neighbours, Noise
 from evergraph.nn.base import Draw, Parameters
-from evergraph_baselines.regularisers import EWC, GEM, MAS, TWP, LwF
+from evergraph_baselines.regularisers import EWC, GEM, MAS, TWP, ContinualGNN, LwF
 from evergraph_baselines.regularisers.gem import projected
 from evergraph_baselines.regularisers.importance import WeightImportance
 from evergraph_baselines.regularisers.twp import edge_weights
@@ -30,7 +30,7 @@ from evergraph_baselines.regularisers.twp import edge_weights
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 LINEAR = MLP(layers=1, dropout=0.0)
-ALL: list[Regulariser] = [EWC(), MAS(), TWP(), LwF(), GEM()]
+ALL: list[Regulariser] = [EWC(), MAS(), TWP(), LwF(), GEM(), ContinualGNN()]
 VERTICES, WORDS, CLASSES = 9, 4, 3
 
 
@@ -265,6 +265,41 @@ def test_lwf_of_a_sample_is_that_of_its_vertices() -> None:
         torch.testing.assert_close(value.grad, wanted[name])
 
 
+def test_continual_gnn_holds_what_the_previous_model_needs_for_the_vertices_that_are_kept() -> None:
+    old = lesson(seed=1, words=3, classes=2).weights
+    one = replace(lesson(seed=2, words=5, classes=4), before=old, classes=2, kept=5)
+    rows = [row for row in of(one).labelled.tolist() if row < 5]
+    assert 0 < len(rows) < len(of(one).labelled)
+    x = np.asarray(of(one).x, np.float64)[rows]
+    weight, bias = np.zeros((5, 4)), np.zeros(4)  # the previous model knows neither new words nor new classes
+    weight[:3, :2], bias[:2] = old["0.weight"], old["0.bias"]
+    powers = np.exp(x @ weight + bias)
+    errors = (powers / powers.sum(1, keepdims=True) - np.eye(4)[of(one).targets.numpy()[rows]]) / len(rows)
+    change = one.weights["0.weight"][:3, :2].double().numpy() - weight[:3, :2]
+    found = added(ContinualGNN(6.0), one, {})
+    assert found is not None
+    np.testing.assert_allclose(
+        found["0.weight"][:3, :2], 6 * (x[:, :3].T @ errors[:, :2]) ** 2 * change, rtol=2e-3, atol=1e-6
+    )
+    shift = one.weights["0.bias"][:2].double().numpy() - bias[:2]
+    np.testing.assert_allclose(found["0.bias"][:2], 6 * errors.sum(0)[:2] ** 2 * shift, rtol=2e-3, atol=1e-6)
+    assert not found["0.weight"][3:].any()
+    assert not found["0.weight"][:, 2:].any()
+
+
+def test_continual_gnn_needs_a_past_and_kept_vertices_and_refuses_mini_batches() -> None:
+    one = lesson()
+    assert ContinualGNN().start(replace(one, kept=5), {}) is None
+    assert ContinualGNN().start(replace(one, before=one.weights, classes=3), {}) is None
+    assert ContinualGNN().finish(one, {}) == {}
+    source: Any = None
+    batches = MiniBatches(source, np.zeros(3, np.int32), 2, (2,))
+    with pytest.raises(InputError, match="continual-gnn needs a window that is trained as a whole"):
+        ContinualGNN().start(replace(one, before=one.weights, classes=3, kept=5, batch=batches), {})
+    with pytest.raises(InputError, match="needs vertices that are older than the window"):
+        LifelongLearner(regulariser=ContinualGNN())
+
+
 # --- gradient episodic memory ----------------------------------------------------------------------------------------
 
 
@@ -375,7 +410,7 @@ def test_a_learner_trains_with_projected_gradients(model: Model) -> None:
 
 @pytest.mark.parametrize("regulariser", ALL, ids=lambda one: type(one).__name__)
 def test_all_are_registered_described_and_rebuilt(regulariser: Regulariser) -> None:
-    name = type(regulariser).__name__.lower()
+    name = {ContinualGNN: "continual-gnn"}.get(type(regulariser), type(regulariser).__name__.lower())
     assert names.load("regulariser", name) is type(regulariser)
     assert names.build("regulariser", name) == regulariser
     assert described(regulariser)["name"] == name
@@ -394,6 +429,7 @@ def test_all_are_registered_described_and_rebuilt(regulariser: Regulariser) -> N
         (LwF, {"temperature": 0}),
         (GEM, {"most": 0}),
         (GEM, {"margin": -0.5}),
+        (ContinualGNN, {"strength": -1}),
     ],
 )
 def test_wrong_settings_are_refused(kind: type[Regulariser], wrong: dict[str, Any]) -> None:

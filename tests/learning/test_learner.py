@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,22 @@ from evergraph.evaluation.configuration import Configuration
 from evergraph.graph.classes import UNSEEN
 from evergraph.graph.features import Features, Numbers
 from evergraph.learning.training import default_rate
-from evergraph.nn import GAT, GCN, MLP, SGC, Draw, GraphSAGE, GraphSAINT, JKNet, Model, MostFrequent, Ridge, carry_over
-from evergraph.nn.base import active_features
+from evergraph.nn import (
+    GAT,
+    GCN,
+    MLP,
+    SGC,
+    Draw,
+    GraphSAGE,
+    GraphSAINT,
+    JKNet,
+    Labels,
+    Model,
+    MostFrequent,
+    Ridge,
+    carry_over,
+)
+from evergraph.nn.base import Parameters, active_features
 
 TRAINED: list[Model] = [
     GraphSAGE(hidden=8),
@@ -83,6 +97,38 @@ def test_the_baseline_says_the_most_frequent_class() -> None:
         assert set(decisions.classes) <= {
             n for n, c in zip(graph.class_names, counts, strict=True) if c == counts.max()
         }
+
+
+@dataclass(frozen=True)
+class Finished(MLP):
+    """Is trained as `MLP`, and predicts as `MostFrequent` from what it has counted after training."""
+
+    def parameters(self, inputs: int, outputs: int, draw: Draw) -> Parameters:
+        return super().parameters(inputs, outputs, draw) | {"shares": draw.zeros(outputs)}
+
+    def trained(self, name: str) -> bool:
+        return name != "shares"
+
+    @property
+    def predictor(self) -> Model:
+        return MostFrequent()
+
+    def finish(self, p: Parameters, labels: Labels) -> Parameters:
+        counted = torch.from_numpy(np.bincount(labels.targets, minlength=len(labels.counts)))
+        assert torch.equal(counted, labels.counts)
+        assert (np.diff(labels.times) >= 0).all()
+        assert labels.time > labels.times.max()
+        assert labels.vectors(np.arange(2)).shape == (2, len(counted)), "the vectors of the predictor"
+        return p | {"shares": counted / counted.sum()}
+
+
+@pytest.mark.parametrize("model", [Finished(), GraphSAINT(Finished())], ids=["whole", "samples"])
+def test_a_model_may_set_parameters_after_training_and_predict_as_another(model: Model) -> None:
+    one = LifelongLearner(model, Softmax(), steps=3, inputs="words")
+    other = LifelongLearner(MostFrequent(), Softmax(), inputs="words")
+    for task in tasks(growing(), 2, first=2):
+        same(one.adapt(task).predict(task), other.adapt(task).predict(task))
+        assert len(one.losses_) == 3
 
 
 def test_decisions_carry_names_and_unseen() -> None:

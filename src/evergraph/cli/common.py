@@ -183,7 +183,7 @@ MEMORY_HELP = (
 MemoryLimit = Annotated[str | None, option("memory-limit", "SIZE", MEMORY_HELP)]
 REGULARISER_HELP = (
     "Hold the model near what it has learnt: a name, or NAME:VALUE with its first setting. The package "
-    "evergraph-baselines has ewc, mas, twp, lwf and gem. Default: none."
+    "evergraph-baselines has ewc, mas, twp, lwf, gem and continual-gnn. Default: none."
 )
 RegulariserOption = Annotated[
     str | None, option("regulariser", "NAME", REGULARISER_HELP, autocompletion=_like("regulariser"))

@@ -54,7 +54,7 @@ class Attribution:
 def explain(learner: LifelongLearner, task: Task, rows: Sequence[int], most: int) -> list[list[Attribution]]:
     """Return the inputs that contribute most to the most likely class of some test vertices, the largest first."""
     weights, vocabulary = learner._learnt()
-    model, classes, stacking = learner._model(), learner.classes_, learner.stacking_
+    model, classes, stacking = learner._model().predictor, learner.classes_, learner.stacking_
     names = [(block, classes[int(name)] if block == "classes" else name) for block, name in vocabulary.columns()]
     if not rows:
         return []

@@ -48,10 +48,10 @@ def exact_outputs(
     The model must say how many hops it reads (`Model.hops`).
     """
     blocks = blocks or BlockSizes()
-    base = model.unwrapped
+    model = model.predictor
     with torch.no_grad():
-        if isinstance(base, LayeredModel):
-            return _layerwise(base, weights, source, rows, blocks)
+        if isinstance(model, LayeredModel):
+            return _layerwise(model, weights, source, rows, blocks)
         assert model.hops is not None  # noqa: S101  # the caller has checked
         found = []
         edges = source.edges

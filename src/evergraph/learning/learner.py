@@ -8,7 +8,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
@@ -330,15 +330,39 @@ class LifelongLearner:
         if on_step is not None and steps != self.steps:
             after = partial(_scaled_step, on_step, self.steps / steps)
         given = (model, detector, changing, read, counts)
+        state: State = {}
         if regulariser is None:
             losses = run(*given, optimiser=adam, steps=steps, seed=seed, on_step=after)
-            return (weights if part is None else part.merge_into(weights)), lr, losses, {}
-        classes = 0 if before is None else len(self.classes_)
-        learning = Lesson(*given, seed, before, classes, len(kept), task.graph.times[kept])
-        state = {} if before is None else self._regularised
-        hook = regulariser.start(learning, state)
-        losses = train(*given, optimiser=adam, steps=steps, seed=seed, on_step=after, hook=hook)
-        return weights, lr, losses, regulariser.finish(learning, state)
+            weights = weights if part is None else part.merge_into(weights)
+        else:
+            classes = 0 if before is None else len(self.classes_)
+            learning = Lesson(*given, seed, before, classes, len(kept), task.graph.times[kept])
+            state = state if before is None else self._regularised
+            hook = regulariser.start(learning, state)
+            losses = train(*given, optimiser=adam, steps=steps, seed=seed, on_step=after, hook=hook)
+            state = regulariser.finish(learning, state)
+        return model.finish(weights, self._training_labels(weights, task, kept, batch, counts)), lr, losses, state
+
+    def _training_labels(
+        self, weights: Parameters, task: Task, kept: NDArray[np.int64], batch: Batch | MiniBatches, counts: Tensor
+    ) -> Labels:
+        """The labels of all training vertices, whose vectors are computed when they are read."""
+        rows = np.concatenate([kept, np.arange(task.training.rows.start, task.training.rows.stop)])
+        targets = np.asarray(batch.targets.cpu() if isinstance(batch, Batch) else batch.targets)
+        labelled = np.flatnonzero(targets >= 0)
+
+        @cache
+        def of_window(batch: Batch) -> Tensor:
+            with torch.no_grad():
+                return self._model().predictor.forward(weights, batch, None)[1][batch.labelled]
+
+        def vectors(places: NDArray[np.integer]) -> Tensor:
+            if isinstance(batch, Batch):
+                return of_window(batch)[torch.as_tensor(places, device=self._device)]
+            model, blocks = self._model(), self._plan(batch.source).blocks
+            return exact_outputs(model, weights, batch.source, labelled[places], blocks)[1]
+
+        return Labels(counts, task.time, targets[labelled].astype(np.int64), task.graph.times[rows[labelled]], vectors)
 
     def _start_weights(self, before: Parameters | None, inputs: int, outputs: int) -> Parameters:
         """New parameters, with the values of those before in them."""
@@ -694,7 +718,7 @@ class LifelongLearner:
         return self._context
 
     def _forward(self, weights: Parameters, auxiliary: Parameters | None, batch: Batch) -> Outputs:
-        model = self._model()
+        model = self._model().predictor
         with torch.no_grad():
             other = None if auxiliary is None else model.forward(auxiliary, batch, None)[0]
             return Outputs(*model.forward(weights, batch, None), auxiliary_logits=other)

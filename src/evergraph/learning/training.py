@@ -169,7 +169,8 @@ _DETECTION: dict[tuple[type[Model], type[Detector]], _Row] = {
 def default_rate(model: Model, detector: Detector, *, warm: bool, level: int) -> float:
     """Return the paper's learning rate for a model, a detector, a restart and a percentage of time differences.
 
-    If the paper has none for the detector, it is the rate of a plain classifier; if it has none for the model, .005.
+    If the paper has none for the detector, it is the rate of a plain classifier; if it has none for the model or the
+    model that it is derived from, .005.
     The restart ``"once"`` uses the warm rate.
 
     Examples
@@ -177,5 +178,7 @@ def default_rate(model: Model, detector: Detector, *, warm: bool, level: int) ->
     >>> default_rate(GraphSAGE(), GDOC(), warm=True, level=25)
     0.0005
     """
-    row = _DETECTION.get((type(model), type(detector))) or _CROSS_ENTROPY.get(type(model))
-    return _OTHER if row is None else row[level // 25 - 1][warm]
+    for kind in type(model).__mro__:
+        if row := _DETECTION.get((kind, type(detector))) or _CROSS_ENTROPY.get(kind):
+            return row[level // 25 - 1][warm]
+    return _OTHER

@@ -128,7 +128,7 @@ class Readout:
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """The labels of a task, for parameters in closed form (`Model.closed_form`).
+    """The labels of a task, for parameters in closed form (`Model.closed_form`, `Model.finish`).
 
     Parameters
     ----------
@@ -137,12 +137,13 @@ class Labels:
     time
         Period of the task.
     targets
-        Column of the class of each vertex whose label the parameters do not contain yet, the oldest first.
+        Column of the class of each vertex, the oldest first: for `Model.closed_form` of those whose label the
+        parameters do not contain yet, for `Model.finish` of all training vertices with a label.
     times
         Periods of these vertices.
     vectors
         Returns the hidden vectors of some of them, given by their places in ascending order, with the parameters that
-        `Model.closed_form` is given.
+        the method is given.
     """
 
     counts: Tensor
@@ -197,6 +198,14 @@ class Model(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} is trained in steps")
 
+    def finish(self, p: Parameters, labels: Labels) -> Parameters:  # noqa: ARG002  # few need the labels
+        """Return the parameters after the training steps of a task; by default they stay as they are.
+
+        A model may set parameters here that no step trains (`trained`), from the vectors of its `predictor`, which must
+        not depend on them.
+        """
+        return p
+
     @property
     def solved(self) -> bool:
         """Whether `closed_form` computes the parameters; otherwise they are trained in steps."""
@@ -213,8 +222,12 @@ class Model(ABC):
         return type(self).batches is not Model.batches
 
     @property
-    def unwrapped(self) -> Model:
-        """The model that predicts with the same parameters, below one that only changes the training."""
+    def predictor(self) -> Model:
+        """The model that predicts with the same parameters; by default this one.
+
+        Another one is needed if prediction differs from training in more than noise. Losses and regularisers read the
+        outputs of this one, detectors those of the predictor.
+        """
         return self
 
     def subgraphs(

@@ -89,8 +89,8 @@ class GraphSAINT(Model):
         return self.base.hops
 
     @property
-    def unwrapped(self) -> Model:
-        return self.base
+    def predictor(self) -> Model:
+        return self.base.predictor
 
     def step_memory(self, inputs: int, outputs: int) -> tuple[float, float]:
         return self.base.step_memory(inputs, outputs)
@@ -138,6 +138,9 @@ class GraphSAINT(Model):
 
     def closed_form(self, p: Parameters, labels: Labels) -> Parameters:
         return self.base.closed_form(p, labels)
+
+    def finish(self, p: Parameters, labels: Labels) -> Parameters:
+        return self.base.finish(p, labels)
 
     @property
     def solved(self) -> bool:

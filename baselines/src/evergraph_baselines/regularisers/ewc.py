@@ -21,8 +21,9 @@ class EWC(WeightImportance):
 
     The penalty is strength / 2 · Σ F · (weight - weight after the task)², summed over all past tasks.
 
-    Source: Kirkpatrick et al., Overcoming catastrophic forgetting in neural networks, PNAS 2017. The strength is that
-    of its experiments on Atari games.
+    Source: Kirkpatrick et al., Overcoming catastrophic forgetting in neural networks, PNAS 2017. The default strength
+    is common in other programs; it could not be compared with the paper. The authors of GEM chose 1 to 1,000 for it,
+    those of TWP and CGLB have 10,000 for graphs.
 
     F is the mean over the labelled training vertices of the squared gradient of the log-likelihood of a class that is
     drawn from the model's softmax. In each of several draws one gradient of the sum over vertices is squared instead

@@ -29,7 +29,8 @@ class GEM(Regulariser):
     period's loss is not negative. The vertices that are kept are only these constraints: they are not part of the loss.
 
     Source: Lopez-Paz and Ranzato, Gradient Episodic Memory for Continual Learning, NeurIPS 2017; a past task is a past
-    period. It needs ``memory=`` of the learner, and a window that is trained as a whole.
+    period. The margin is that of all experiments in the authors' program (``run_experiments.sh``). It needs ``memory=``
+    of the learner, and a window that is trained as a whole.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What EWC, MAS and TWP share: a penalty on changes of important weights."""
+"""What EWC, MAS, TWP and ContinualGNN share: a penalty on changes of important weights."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from evergraph.learning.regularise import Hook, Lesson, Regulariser, State, old_
 from evergraph.nn import Batch, Noise
 from evergraph.nn.base import Parameters
 
-__all__ = ["WeightImportance"]
+__all__ = ["ANCHOR", "IMPORTANCE", "WeightImportance"]
 
-_IMPORTANCE, _ANCHOR = "importance/", "anchor/"
+IMPORTANCE, ANCHOR = "importance/", "anchor/"
 
 
 class WeightImportance(Regulariser):
@@ -42,8 +42,8 @@ class WeightImportance(Regulariser):
     def start(self, lesson: Lesson, state: State) -> Hook | None:
         """Return the function that adds the gradient of the penalty; None if there is no past task."""
         trained, parts = lesson.trained, []
-        for name, importance in _named(state, _IMPORTANCE).items():
-            anchor = state.get(_ANCHOR + name)
+        for name, importance in _named(state, IMPORTANCE).items():
+            anchor = state.get(ANCHOR + name)
             if name not in trained or anchor is None or anchor.shape != importance.shape:
                 raise InputError("the state of the regulariser is not that of this model", fix="start a new learner")
             if old_part(trained[name], importance).numel():
@@ -65,16 +65,16 @@ class WeightImportance(Regulariser):
         for name, new in self.importance(lesson).items():
             value = lesson.weights[name].detach()
             before, anchor = torch.zeros_like(value), value.clone()
-            if (old := state.get(_IMPORTANCE + name)) is not None:
+            if (old := state.get(IMPORTANCE + name)) is not None:
                 old_part(before, old).copy_(old)
                 if not self.latest_anchor:
-                    old_part(anchor, old).copy_(state[_ANCHOR + name])
+                    old_part(anchor, old).copy_(state[ANCHOR + name])
             total = before + new
             if not self.latest_anchor:
                 # From the weight towards the older anchor, by its share of the importance; where nothing is important,
                 # the anchor has no effect.
                 anchor = torch.lerp(value, anchor, torch.where(total > 0, before / total, 0.0))
-            found |= {_IMPORTANCE + name: total, _ANCHOR + name: anchor}
+            found |= {IMPORTANCE + name: total, ANCHOR + name: anchor}
         return found
 
 

@@ -21,7 +21,8 @@ class LwF(Regulariser):
     The penalty is strength times the cross-entropy between the softmax of the previous model's logits and that of the
     current ones, both divided by the temperature, as a mean over the labelled training vertices of the step.
 
-    Source: Li and Hoiem, Learning without Forgetting, ECCV 2016. The previous model does not read words that are new.
+    Source: Li and Hoiem, Learning without Forgetting, ECCV 2016. Strength and temperature are those of the experiments
+    in the authors' program (``gridSearchPASCAL.m``). The previous model does not read words that are new.
 
     Parameters
     ----------

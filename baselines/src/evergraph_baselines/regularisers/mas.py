@@ -23,9 +23,10 @@ class MAS(WeightImportance):
     The importance is the mean over the labelled training vertices of the size of the gradient of the squared norm of
     the logits, summed over tasks. The penalty is strength · Σ importance · (weight - weight after the latest task)².
 
-    Source: Aljundi et al., Memory Aware Synapses: Learning what (not) to forget, ECCV 2018. As in the authors' program,
-    the size is that of the sum over a group of vertices: the vertices are divided at random into groups. With as many
-    groups as vertices, it is the formula of the paper.
+    Source: Aljundi et al., Memory Aware Synapses: Learning what (not) to forget, ECCV 2018. The strength is the default
+    of the authors' program (``MAS.py``), which says that it was set to that for object recognition; the programs of TWP
+    and CGLB have 10,000 for graphs. As in the authors' program, the size is that of the sum over a group of vertices:
+    the vertices are divided at random into groups. With as many groups as vertices, it is the formula of the paper.
 
     Parameters
     ----------

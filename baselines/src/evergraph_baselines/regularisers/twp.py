@@ -30,7 +30,8 @@ class TWP(WeightImportance):
     importance · (weight - weight after the task)².
 
     Source: Liu, Yang and Wang, Overcoming Catastrophic Forgetting in Graph Neural Networks, AAAI 2021, and the authors'
-    program, from which the benchmark CGLB (Zhang et al., NeurIPS 2022) took its own; both have these defaults.
+    program, from which the benchmark CGLB (Zhang et al., NeurIPS 2022) took its own; ``train.py`` of both has these
+    defaults.
 
     * The weights of the edges are the attention of the first layer of a `GAT`. Of other models they are computed from
       the hidden vectors h: the softmax of the leaky rectified h_j · tanh(h_i), as the programs do for GCN and GIN.
@@ -77,7 +78,7 @@ class TWP(WeightImportance):
 
 def edge_weights(lesson: Lesson, part: Batch, weights: Parameters) -> Tensor:
     """Return the weight of each edge of a batch, and of each head if it is the attention of a `GAT`."""
-    model, graph = lesson.model.unwrapped, part.graph
+    model, graph = lesson.model.predictor, part.graph
     if isinstance(model, GAT):
         projection = weights["0.weight"]
         z = linear(part.x, projection.flatten(1)).view(len(graph), *projection.shape[1:])
