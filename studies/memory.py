@@ -55,8 +55,10 @@ LEARNERS = (
     *REPLAY,
     *(f"window:3+memory:{name}:{BUDGET}" for name in MEMORIES),
     *(f"window:1+regulariser:{name}" for name in REGULARISERS),
-    f"window:1+memory:class-mean:{BUDGET}+regulariser:ewc",  # replay and EWC, as in ContinualGNN
-    f"window:1+memory:class-mean:{BUDGET}+regulariser:lwf",  # replay and distillation, as in iCaRL
+    f"window:1+memory:class-mean:{BUDGET}+regulariser:ewc",
+    f"window:1+memory:class-mean:{BUDGET}+regulariser:lwf",
+    f"window:1+memory:class-mean:{BUDGET}+regulariser:lwf+model:icarl",  # iCaRL
+    f"window:1+memory:random:{BUDGET}+regulariser:continual-gnn",  # ContinualGNN
     f"window:1+memory:class-mean:{BUDGET}+regulariser:gem",
     "window:full+retire:5",
     "window:full+model:ridge",
