@@ -1,4 +1,4 @@
-"""Labels that change and classes that retire: in how many updates does a learner relearn what was wrong?
+"""After how many updates are changed labels relearnt? Learners on labels that change, and classes that retire.
 
 python -m studies.relabel change    train on labels that change at one time, and on the final labels from the start
 python -m studies.relabel retire    decide with and without retired classes
@@ -84,6 +84,7 @@ class Case:
 
     @property
     def name(self) -> str:
+        """Name of the case in results."""
         share = f" {self.share:.0%}" if self.share else ""
         return f"{self.kind}{share} {'two classes' if self.classes else 'all classes'}"
 
@@ -150,9 +151,11 @@ class Store:
 
     @staticmethod
     def key(row: dict[str, Any]) -> tuple[Any, ...]:
+        """Return what identifies a result."""
         return row["graph"], row["case"], row["learner"], row["seed"]
 
     def add(self, row: dict[str, Any]) -> None:
+        """Add a result."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         row = row | {"numerics_version": NUMERICS_VERSION}
         self.rows[self.key(row)] = row
@@ -192,6 +195,7 @@ class Followed:
         self.rows: list[dict[str, Any]] = []
 
     def update(self, learner: LifelongLearner, task: Task) -> None:
+        """Train for a task, and score the decisions on its affected vertices."""
         begun = clock.process_time()
         learner.adapt(task)
         spent = clock.process_time() - begun
@@ -202,6 +206,10 @@ class Followed:
             chosen = case.affected(truth)
             dead = int((decided[chosen] == case.joined).sum()) if case.classes else 0
             row[case.name] = [int((decided == truth)[chosen].sum()), int(chosen.sum()), dead]
+            if case.kind == "new":
+                kept = learner.set_params(retire_after=AFTER[0]).predict(task).best
+                row[case.name].append(int((kept == truth)[chosen].sum()))
+                learner.set_params(retire_after=None)
         self.rows.append(row)
 
 
@@ -345,7 +353,7 @@ class Compared:
                 return np.empty(0)
             skipped = start - 1 if part == "rows" else 0
             at = start - 1 if part == "rows" else start
-            rows.append((changed[skipped:] - correct[at:][: len(changed) - skipped]))
+            rows.append(changed[skipped:] - correct[at:][: len(changed) - skipped])
         return np.mean(rows, 0) if rows else np.empty(0)
 
     def error(self, learner: str) -> float:
@@ -361,13 +369,12 @@ class Compared:
         near = [number for number in range(len(behind)) if behind[number:][:2].mean() >= limit <= behind[number]]
         return "" if not len(behind) else str(near[0] + 1) if near else f"> {len(behind)}"
 
-    def dead(self, learner: str) -> str:
-        """Percentage of the affected vertices that are decided as the class that was split, in each update after it."""
+    def decided(self, learner: str, place: int) -> np.ndarray:
+        """Percentage of the affected vertices that is stored at a place, in each update after the change."""
+        start = self.case.change - self.case.first
         rows = [self.store.rows[self.case.graph, self.case.name, learner, seed]["rows"] for seed in self.there(learner)]
-        found = np.array(
-            [[one[self.case.name][1:] for one in row[self.case.change - self.case.first :]] for row in rows]
-        )
-        return ", ".join(f"{100 * share:.0f}" for share in found[:, :, 1].sum(0) / found[:, :, 0].sum(0))
+        found = np.array([[one[self.case.name] for one in row[start:]] for row in rows]).sum(0)
+        return 100 * found[:, place] / found[:, 1]
 
 
 def _points(values: np.ndarray) -> str:
@@ -384,19 +391,24 @@ def change_table(store: Store, seeds: Sequence[int]) -> Iterator[str]:
         yield ""
         yield (
             "| learner | seeds | accuracy before the change | before | updates 1, 2, … after | limit | needed "
-            "| after one cold restart | needed | decided as the old class, % |"
+            "| after one cold restart | needed | decided as the old class, % | gained by retire_after=2 |"
         )
-        yield "|---|--:|--:|--:|---|--:|--:|---|--:|---|"
+        yield "|---|--:|--:|--:|---|--:|--:|---|--:|---|---|"
         for learner, short in LEARNERS.items():
             if not (there := compared.there(learner)):
                 continue
             behind, once = compared.behind(learner), compared.behind(learner, "once")
             start = case.change - case.first
+            old, gained = "", ""
+            if case.kind != "wrong":
+                old = ", ".join(f"{share:.0f}" for share in compared.decided(learner, 2))
+            if case.kind == "new":
+                gained = _points(compared.decided(learner, 3) - compared.decided(learner, 0))
             level = np.mean([compared.accuracy(learner, CORRECT, seed)[start - 1] for seed in there])
             yield (
                 f"| {short} | {len(there)} | {level:.1f} | {behind[0]:+.1f} | {_points(behind[1:])} "
                 f"| {max(1.0, 1.64 * compared.error(learner)):.1f} | {compared.needed(learner)} | {_points(once)} "
-                f"| {compared.needed(learner, 'once')} | {compared.dead(learner) if case.kind != 'wrong' else ''} |"
+                f"| {compared.needed(learner, 'once')} | {old} | {gained} |"
             )
         yield ""
 
