@@ -234,10 +234,8 @@ def follow_change(case: Case, learner: str, seed: int, folder: Path) -> dict[str
                 other.set_params(restart="warm")
     for task in later:
         usual.update(made, replace(task))
-    return {"graph": case.graph, "case": case.name, "learner": learner, "seed": seed} | {
-        "rows": usual.rows,
-        "once": once.rows,
-    }
+    found = {"graph": case.graph, "case": case.name, "learner": learner, "seed": seed}
+    return found | {"rows": usual.rows, "once": once.rows}
 
 
 def follow_correct(cases: Sequence[Case], learner: str, seed: int, folder: Path) -> dict[str, Any]:
@@ -261,11 +259,10 @@ def run_change(given: argparse.Namespace) -> None:
                 for case in (None, *cases):
                     if (graph, CORRECT if case is None else case.name, learner, seed) in store.rows:
                         continue
-                    found = (
-                        follow_correct(cases, learner, seed, given.graphs_in)
-                        if case is None
-                        else follow_change(case, learner, seed, given.graphs_in)
-                    )
+                    if case is None:
+                        found = follow_correct(cases, learner, seed, given.graphs_in)
+                    else:
+                        found = follow_change(case, learner, seed, given.graphs_in)
                     store.add(found)
                     spent = sum(row["cpu"] for row in (*found["rows"], *found.get("once", ())))
                     print(graph, found["case"], learner, seed, f"{spent:.0f} s", flush=True)
@@ -290,10 +287,10 @@ def follow_retired(graph: EvolvingGraph, learner: str, seed: int) -> dict[str, A
             begun = clock.process_time()
             decided = made.set_params(retire_after=after).predict(task).best
             right = (decided == truth) & known
-            back = {number: slices == number for number in (1, 2, 3)}
+            back = [slices == number for number in (1, 2, 3)]
             row[str(after)] = {
                 "all": [int(right.sum()), len(truth)],
-                "back": [[int(right[chosen].sum()), int(chosen.sum())] for chosen in back.values()],
+                "back": [[int(right[chosen].sum()), int(chosen.sum())] for chosen in back],
                 "retired": len(made.retired(task)),
                 "cpu": round(clock.process_time() - begun, 3),
             }
@@ -357,9 +354,9 @@ class Compared:
             correct = self.accuracy(learner, CORRECT, seed)
             if changed is None or correct is None:
                 return np.empty(0)
-            skipped = start - 1 if part == "rows" else 0
-            at = start - 1 if part == "rows" else start
-            rows.append(changed[skipped:] - correct[at:][: len(changed) - skipped])
+            changed = changed[start - 1 :] if part == "rows" else changed
+            correct = correct[start - (part == "rows") :]
+            rows.append(changed - correct[: len(changed)])
         return np.mean(rows, 0) if rows else np.empty(0)
 
     @cached_property
