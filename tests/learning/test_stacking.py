@@ -219,6 +219,28 @@ def test_a_slice_that_is_labelled_bit_by_bit_is_backtested_with_its_first_labels
     assert [past for _, past, _ in NOTES] == [3]
 
 
+def test_counts_follow_labels_that_change() -> None:
+    graph, ids = followers(), np.arange(900)
+    both = ids[np.isin(graph.labels.astype(str), ["c0", "c1"])]
+    learner = LifelongLearner(MLP(hidden=8), Softmax(), steps=2, retire_after=100)
+    learner.adapt(Task(graph.relabel(both.tolist(), ["c0 + c1"] * len(both)), 3, 2)).adapt(task := Task(graph, 4, 2))
+    classes, found = learner.classes_, learner.stacking_
+    assert classes == ("c0 + c1", "c2", "c3", "c4", "c0", "c1")
+    assert found is not None
+    known = graph.times < 4
+    prior = np.array([(graph.labels[known] == name).mean() for name in classes])
+    np.testing.assert_allclose(found.prior, prior)
+    counts = np.zeros((6, 6))
+    for row in ids[known]:
+        for near in graph.adjacency[[row]].indices:
+            if graph.times[near] < graph.times[row]:  # each vertex has at most one older neighbour
+                counts[classes.index(graph.labels[near]), classes.index(graph.labels[row])] += 1
+    np.testing.assert_allclose(found.follows, (counts + 2 * prior) / (counts.sum(1, keepdims=True) + 2), rtol=1e-6)
+    # The class that no vertex has any more is retired at once.
+    assert learner.retired(task) == {"c0 + c1"}
+    assert "c0 + c1" not in learner.predict(task).best
+
+
 def test_detectors_judge_the_models_own_logits() -> None:
     graph = followers()
     task = Task(graph, 4, 2)

@@ -658,6 +658,30 @@ def test_the_last_update_tells_how_to_update(
         assert [who[:2] for who in asked[:2]] == [("cold", FIRST + 2), ("warm", FIRST + 2)]
 
 
+@pytest.mark.parametrize(("corrected", "expected"), [(LEAST, "warm"), (LEAST - 1, "skip")])
+def test_an_update_is_not_skipped_after_many_corrections(
+    learnt: Workspace, monkeypatch: pytest.MonkeyPatch, corrected: int, expected: str
+) -> None:
+    learnt.add(*slice_of(FIRST + 1))
+    learnt.label(ids_of(FIRST + 1), truth_of(ids_of(FIRST + 1)))
+    # The first correction is of a slice that no model has learnt; FIRST - 1 and FIRST are in the history.
+    one, other = CLASSES[:2]
+    learnt.label(ids_of(FIRST + 1)[:1], [one if truth_of(ids_of(FIRST + 1)[:1]) != [one] else other])
+    ids = (ids_of(FIRST - 1) + ids_of(FIRST))[:corrected]
+    assert len(ids) == corrected
+    learnt.label(ids, [one if name != one else other for name in truth_of(ids)])
+    arms(monkeypatch, warm=0.5, cold=0.5, skip=0.5)
+    assert learnt.update().facts["restart"] == expected
+
+
+def test_corrections_before_the_history_do_not_make_a_model_outdated(learnt: Workspace) -> None:
+    ids = [id for time in range(FIRST - 1) for id in ids_of(time)]
+    assert len(ids) >= LEAST
+    learnt.label(ids, [CLASSES[0] if name != CLASSES[0] else CLASSES[1] for name in truth_of(ids)])
+    assert not learnt.state.stale
+    unchanged(learnt, learnt.update, "all new labels are older than the history")
+
+
 def test_without_enough_to_choose_by_an_update_is_warm(workspace: Workspace) -> None:
     ids = ids_of(FIRST)
     workspace.add(*slice_of(FIRST))

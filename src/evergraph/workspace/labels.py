@@ -23,7 +23,8 @@ from evergraph.graph.evolving import EvolvingGraph
 from evergraph.presentation.text import command_line, counted
 from evergraph.workspace.change import Change, Contents, Outcome
 from evergraph.workspace.scores import list_classes
-from evergraph.workspace.store import read_classes
+from evergraph.workspace.store import WorkspaceState, read_classes
+from evergraph.workspace.update import LEAST
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -225,7 +226,10 @@ def _label_rows(
     new = sorted(set(given) - {name for name, count in zip(graph.class_names, used, strict=True) if count})
     warned = warn_of_resembling(change, {name: text for name, text in where.items() if name in new})
     scored = _write_labels(change, rows, given.tolist())
-    corrected = int(sum(name is not None for name in before))
+    was_wrong = np.array([name is not None for name in before])
+    corrected = int(was_wrong.sum())
+    if _learnt(change.state, graph.times[rows[was_wrong]]) >= LEAST:
+        change.state = replace(change.state, stale=True)
     parts = [f"{counted(len(rows), 'label')} ({corrected:,} corrected), {counted(scored, 'decision')} scored"]
     parts += [group.what for group in groups]
     parts += [f"new classes: {', '.join(new)}"] if new else []
@@ -235,6 +239,12 @@ def _label_rows(
     if groups:
         facts["groups"] = [{"number": group.number, "size": group.size, "terms": group.terms} for group in groups]
     return change.finish(command, *parts, **facts)
+
+
+def _learnt(state: WorkspaceState, times: NDArray[np.int64]) -> int:
+    """Return how many vertices of these periods are in the history of the current model."""
+    first = -np.inf if state.settings.history is None else state.model.time - state.settings.history
+    return int(((first <= times) & (times < state.model.time)).sum())
 
 
 def _write_labels(change: Change, rows: NDArray[np.int64], names: Sequence[str]) -> int:

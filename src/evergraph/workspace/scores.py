@@ -225,7 +225,7 @@ def _next(undecided: int, fresh: int, flagged: int, *, stale: bool, labelled: bo
     if fresh and labelled:
         return ["update"], f"{counted(fresh, 'new label')} to train on"
     if stale and labelled:
-        return ["update"], "the settings or the classes changed, or an older model was restored"
+        return ["update"], "settings, classes or many labels changed, or an older model was restored"
     if undecided:
         return ["predict"], f"{counted(undecided, 'vertex', 'vertices')} without a decision"
     if flagged:

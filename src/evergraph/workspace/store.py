@@ -298,7 +298,7 @@ class WorkspaceState:
         Names of the objects that store it.
     stale
         Whether the model is outdated for another reason than new labels or a pending setting: classes, history, steps
-        or learning rate changed, or it was rolled back.
+        or learning rate changed, many labels were corrected, or it was rolled back.
     fresh_labels
         Number of labels that arrived since the model was trained.
     vertices, edges, first_time, last_time
