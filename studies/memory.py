@@ -41,7 +41,7 @@ SEEDS = {"small": (0,), "large": (0, 1, 2)}
 BEST = 8
 
 BUDGET = "10%"
-MEMORIES = ("random", "recent-per-class", "class-mean", "coverage", "degree", "pagerank")
+MEMORIES = ("random", "recent-per-class", "class-mean", "recent-typical", "coverage", "degree", "pagerank")
 REGULARISERS = ("ewc", "mas", "twp", "lwf")
 ALWAYS = ("window:1", "window:full")
 """Both ends, which the large stage has in any case."""
