@@ -44,7 +44,7 @@ FIVE = ("sympy-files", "galaxy-tools", "metasploit-modules", "sage-files", "juli
 NINE = (*FIVE, "ansible-modules", "mathlib4-imports", "metamath", "dblp-easy")
 
 BUDGET = "10%"
-MEMORIES = ("random", "recent-per-class", "class-mean", "coverage", "degree", "pagerank")
+MEMORIES = ("random", "recent-per-class", "class-mean", "recent-typical", "coverage", "degree", "pagerank")
 REGULARISERS = ("ewc", "mas", "twp", "lwf")
 HISTORIES = ("window:1", "window:3", "window:full")
 REPLAY = tuple(f"window:1+memory:{name}:{BUDGET}" for name in MEMORIES)

@@ -83,6 +83,7 @@ MEMORIES = {
     "random": "evergraph.learning.memory:Random",
     "recent-per-class": "evergraph.learning.memory:RecentPerClass",
     "class-mean": "evergraph.learning.memory:ClassMean",
+    "recent-typical": "evergraph.learning.memory:RecentTypical",
     "coverage": "evergraph.learning.memory:Coverage",
     "degree": "evergraph.learning.memory:Degree",
     "pagerank": "evergraph.learning.memory:PageRank",

@@ -28,6 +28,7 @@ from evergraph.learning.memory import (
     PageRank,
     Random,
     RecentPerClass,
+    RecentTypical,
     as_memory,
     quotas,
     remember,
@@ -254,6 +255,28 @@ def test_class_mean_takes_the_nearest_to_the_mean() -> None:
     for group in set(found.groups.tolist()):  # ties may be decided by rounding
         mine = np.sort(distances[chosen[found.groups[chosen] == group]])
         np.testing.assert_allclose(mine, np.sort(distances[found.groups == group])[: len(mine)])
+
+
+def test_recent_typical_takes_those_that_are_new_and_near_to_the_mean() -> None:
+    found = candidates()
+    x, n = found.features.toarray(), len(found)
+    means = {group: x[found.groups == group].mean(0) for group in set(found.groups.tolist())}
+    distances = [round(float(((row - means[group]) ** 2).sum()), 9) for row, group in zip(x, found.groups, strict=True)]
+    # The number of candidates that are not better by each criterion; of equal distances, the newest is the best.
+    better = [[(distances[other], -other) < (distances[one], -one) for other in range(n)] for one in range(n)]
+    sums = np.array([one + n - 1 - sum(better[one]) for one in range(n)], float)
+    chosen = RecentTypical(30).choose(found, 30).tolist()
+    assert chosen == per_class(found, sums, 30)
+    assert chosen not in ([*RecentPerClass(30).choose(found, 30)], [*ClassMean(30).choose(found, 30)])
+
+
+@pytest.mark.parametrize("number", [1, 7, 200])
+def test_of_equal_vertices_recent_typical_takes_the_newest(number: int) -> None:
+    graph = EvolvingGraph.build(
+        {"id": range(300), "time": np.repeat([1, 2, 3], 100), "label": ["a"] * 300, "text": ["x"] * 300}
+    )
+    found = candidates(graph, time=4)
+    assert RecentTypical(number).choose(found, number).tolist() == list(range(200 - number, 200))
 
 
 def test_coverage_takes_those_with_the_fewest_other_classes_near_them() -> None:

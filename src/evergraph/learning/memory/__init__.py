@@ -7,6 +7,7 @@ from evergraph.learning.memory.degree import Degree
 from evergraph.learning.memory.pagerank import PageRank
 from evergraph.learning.memory.random import Random
 from evergraph.learning.memory.recent_per_class import RecentPerClass
+from evergraph.learning.memory.recent_typical import RecentTypical
 
 __all__ = [
     "Candidates",
@@ -18,6 +19,7 @@ __all__ = [
     "PageRank",
     "Random",
     "RecentPerClass",
+    "RecentTypical",
     "as_memory",
     "quotas",
     "remember",

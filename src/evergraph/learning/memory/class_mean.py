@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from evergraph.learning.memory.base import Candidates, MemoryPolicy, Rows
 
-__all__ = ["ClassMean"]
+__all__ = ["ClassMean", "closeness"]
 
 
 @dataclass(frozen=True)
@@ -24,11 +25,15 @@ class ClassMean(MemoryPolicy):
 
     def choose(self, candidates: Candidates, number: int) -> Rows:
         """Return the places of the candidates nearest to the mean of their class."""
-        groups, x = candidates.groups, candidates.features
-        members = sparse.csr_array((np.ones(len(groups)), (groups, np.arange(len(groups)))))
-        means = sparse.csr_array(sparse.diags_array(1 / members.sum(1)) @ members @ x)
-        squares = np.asarray(means.multiply(means).sum(1)).ravel()
-        products = np.asarray(x.multiply(means[groups]).sum(1)).ravel()
-        # |x - mean|² without |x|², which is 1 for all vertices that have features.
-        own = np.asarray(x.multiply(x).sum(1)).ravel()
-        return candidates.highest_per_class(-(own - 2 * products + squares[groups]), number)
+        return candidates.highest_per_class(closeness(candidates), number)
+
+
+def closeness(candidates: Candidates) -> NDArray[np.float64]:
+    """Return minus the squared distance of each candidate's features to the mean of its class."""
+    groups, x = candidates.groups, candidates.features
+    members = sparse.csr_array((np.ones(len(groups)), (groups, np.arange(len(groups)))))
+    means = sparse.csr_array(sparse.diags_array(1 / members.sum(1)) @ members @ x)
+    squares = np.asarray(means.multiply(means).sum(1)).ravel()
+    products = np.asarray(x.multiply(means[groups]).sum(1)).ravel()
+    own = np.asarray(x.multiply(x).sum(1)).ravel()  # 1 for all vertices that have features
+    return -(own - 2 * products + squares[groups])
