@@ -73,11 +73,18 @@ CHOSEN = (
     f"window:3+memory:class-mean:{BUDGET}",
     f"window:3+memory:pagerank:{BUDGET}",
     f"window:1+memory:class-mean:{BUDGET}+regulariser:ewc",
+    f"window:1+memory:class-mean:{BUDGET}+regulariser:lwf+model:icarl",
+    f"window:1+memory:random:{BUDGET}+regulariser:continual-gnn",
     "window:full+model:ridge",
     "window:1+model:ridge",
 )
-"""The best of the small stage, the histories and cold restarts that they are compared with, and ridge."""
-FEW = (*HISTORIES, f"window:1+memory:class-mean:{BUDGET}", f"window:1+memory:pagerank:{BUDGET}", "window:1+model:ridge")
+"""The best of the small stage, what they are compared with (histories, cold restarts, systems of the literature), ridge."""
+FEW = (
+    *HISTORIES,
+    f"window:1+memory:class-mean:{BUDGET}",
+    f"window:1+memory:recent-typical:{BUDGET}",
+    "window:full+model:ridge",
+)
 
 
 @dataclass(frozen=True)
