@@ -78,7 +78,7 @@ CHOSEN = (
     "window:full+model:ridge",
     "window:1+model:ridge",
 )
-"""The best of the small stage, what they are compared with (histories, cold restarts, systems of the literature), ridge."""
+"""The best of the small stage, histories, cold restarts and systems of the literature to compare with, and ridge."""
 FEW = (
     *HISTORIES,
     f"window:1+memory:class-mean:{BUDGET}",
