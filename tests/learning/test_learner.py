@@ -165,7 +165,7 @@ def test_leaving_unused_words_out_of_training_changes_no_bit(model: Model, monke
     found = []
     for leaves_out in (True, False):
         monkeypatch.setattr(
-            "evergraph.learning.learner.active_features",
+            "evergraph.learning.parameters.active_features",
             lambda *arguments, it=leaves_out: parts.append(active_features(*arguments) if it else None) or parts[-1],
         )
         learner = LifelongLearner(model, GDOC(0.5, alpha=2.0), steps=8, lr=0.05)
@@ -341,7 +341,7 @@ def test_a_warm_restart_keeps_all_that_is_known_and_draws_the_rest(
         drawn.update({name: value.clone() for name, value in weights.items()})
         return []
 
-    monkeypatch.setattr("evergraph.learning.learner.train", no_training)
+    monkeypatch.setattr("evergraph.learning.parameters.train", no_training)
     learner.adapt(task)
     # New classes come after the known ones, by name; the output layer really has no rows for others.
     assert learner.classes_ == ("b", "d", "a", "c")
@@ -365,7 +365,7 @@ def test_a_cold_restart_draws_everything_afresh(model: Model, monkeypatch: pytes
         drawn.update({name: value.clone() for name, value in weights.items()})
         return []
 
-    monkeypatch.setattr("evergraph.learning.learner.train", no_training)
+    monkeypatch.setattr("evergraph.learning.parameters.train", no_training)
     learner.adapt(task)
     for name, old in before.items():  # biases too, of which the authors' code keeps some
         part = drawn[name][tuple(slice(size) for size in old.shape)]
@@ -405,7 +405,7 @@ def test_hybrid_is_cold_when_a_class_is_new_and_warm_otherwise(monkeypatch: pyte
     grown = graph.append({"id": [20], "time": [4], "label": ["a"], "text": ["ww"]})
     carried = []
     monkeypatch.setattr(
-        "evergraph.learning.learner.carry_over", lambda *weights: carried.append(weights) or carry_over(*weights)
+        "evergraph.learning.parameters.carry_over", lambda *weights: carried.append(weights) or carry_over(*weights)
     )
     learner.adapt(Task(grown, 3, 2))
     assert not carried

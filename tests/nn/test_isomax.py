@@ -431,7 +431,7 @@ def test_a_warm_restart_keeps_old_prototypes_and_a_cold_one_none(restart: Any, m
 
     for task in tasks(GRAPH, history=3):
         if before and len(set(task.targets[task.targets >= 0])) > len(one.classes_):
-            monkeypatch.setattr("evergraph.learning.learner.train", no_training)
+            monkeypatch.setattr("evergraph.learning.parameters.train", no_training)
             one.adapt(task)
             break
         before = {name: value.clone() for name, value in one.adapt(task).weights_.items()}
@@ -500,7 +500,7 @@ def test_leaving_unused_words_out_of_training_changes_no_bit(model: Model, monke
     found = []
     for leaves_out in (True, False):
         seen = (lambda *given: parts.append(active_features(*given)) or parts[-1]) if leaves_out else lambda *_: None
-        monkeypatch.setattr("evergraph.learning.learner.active_features", seen)
+        monkeypatch.setattr("evergraph.learning.parameters.active_features", seen)
         one = learner(model, steps=8, lr=0.05)
         for task in tasks(graph, 1, first=2):
             decisions = one.adapt(task).predict(task)

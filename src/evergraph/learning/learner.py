@@ -8,7 +8,6 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import cache, partial
 from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
@@ -22,10 +21,8 @@ from torch import Tensor
 from evergraph.allocation import kept_memory
 from evergraph.detect.base import UNLABELLED, Detector, FittedDetector, Outputs, State
 from evergraph.errors import DamagedLearnerError, EvergraphError, InputError
-from evergraph.graph import ids as id_columns
 from evergraph.graph.classes import columns_among
 from evergraph.graph.evolving import TextMode, Window
-from evergraph.graph.hashed import id_codes
 from evergraph.inputs.neighbour_classes import label_delay
 from evergraph.inputs.slice_context import SliceContext
 from evergraph.inputs.vocabulary import FeatureReader, Vocabulary, as_inputs, blocks_of, check_inputs
@@ -36,14 +33,14 @@ from evergraph.learning.inference import exact_outputs
 from evergraph.learning.memory import Kept, MemoryPolicy, as_memory, remember
 from evergraph.learning.memory_limit import Plan, limit_of, parse_size, size_in_words
 from evergraph.learning.minibatch import MiniBatches, WindowSource
-from evergraph.learning.regularise import Lesson, Regulariser
+from evergraph.learning.parameters import TrainingData, solved_parameters, trained_parameters
+from evergraph.learning.regularise import Regulariser
 from evergraph.learning.stacking import Stacking
-from evergraph.learning.task import AUTO_LEVEL, Decisions, Task
-from evergraph.learning.training import OnStep, default_rate, train
+from evergraph.learning.task import AUTO_LEVEL, Decisions, Task, tasks_before
+from evergraph.learning.training import OnStep, default_rate
 from evergraph.names import DEFAULT_DETECTOR, build_detector
-from evergraph.nn import Batch, Draw, Labels, Matrix, Model, Neighbours, carry_over
-from evergraph.nn.adam import Adam
-from evergraph.nn.base import ActiveFeatures, Parameters, active_features, as_model
+from evergraph.nn import Batch, Matrix, Model, Neighbours
+from evergraph.nn.base import Parameters, as_model
 from evergraph.nn.device import check_device
 from evergraph.nn.ops import choose_kernels
 
@@ -54,7 +51,6 @@ log = logging.getLogger(__name__)
 Restart = Literal["warm", "cold", "hybrid", "once"]
 EXCLUDED = -1e4
 """Logit of a class that must not be predicted."""
-_MORE_STEPS, _MOST_STEPS = 4, 10  # times as many with mini-batches; 4 was chosen on metamath (scripts/minibatch.py)
 _FITTED = 100_000  # labelled vertices of mini-batches that a detector is fitted to, drawn at random
 
 
@@ -275,18 +271,18 @@ class LifelongLearner:
         auxiliary: Parameters | None = None
         auxiliary_lr, counted = None, None
         regularised: State = {}
-        lesson = (task, kept.rows(task), batch, counts, vocabulary.width, cold)
+        before = None if cold else self.weights_
+        data = self._data(task, kept, batch, counts, vocabulary.width)
         if self._model().solved:
-            weights, counted = self._solved(task, batch, counts, vocabulary.width, cold)
+            weights, counted = self._solved(data, before)
             lr, losses = None, list[float]()
             auxiliary = None if needs.auxiliary is None else weights  # no loss, so it would be the same
         else:
-            weights, lr, losses, regularised = self._trained(
-                detector, self.weights_, *lesson, on_step, self.regulariser
-            )
+            weights, lr, losses, regularised = self._trained(data, detector, before, on_step, self.regulariser)
         if needs.auxiliary is not None and auxiliary is None:
             after = None if on_step is None else lambda step, loss: on_step(self.steps + step, loss)
-            auxiliary, auxiliary_lr, *_ = self._trained(needs.auxiliary, self.auxiliary_weights_, *lesson, after)
+            before = None if cold else self.auxiliary_weights_
+            auxiliary, auxiliary_lr, *_ = self._trained(data, needs.auxiliary, before, after)
         fitted = fitted.fit(*self._fitting(weights, auxiliary, batch, needs.fit), cold=cold)
         # Nothing below can fail, so the learner is either updated completely or unchanged.
         self.classes_, self.vocabulary_, self._state = classes, vocabulary, fitted.state
@@ -298,106 +294,45 @@ class LifelongLearner:
         self._unused = int(task.graph.times[np.flatnonzero(task.released >= 0)[-1]]) + 1
         self._counted = counted
 
+    def _data(self, task: Task, kept: Kept, batch: Batch | MiniBatches, counts: Tensor, inputs: int) -> TrainingData:
+        """What the parameters for a task are computed from."""
+        blocks = self._plan(batch.source).blocks if isinstance(batch, MiniBatches) else None
+        place = (self._device, choose_kernels(self.kernels, self._device))
+        return TrainingData(task, kept.rows(task), batch, counts, inputs, blocks, (self.seed, self.tasks_), *place)
+
     def _trained(
         self,
+        data: TrainingData,
         detector: Detector,
         before: Parameters | None,
-        task: Task,
-        kept: NDArray[np.int64],
-        batch: Batch | MiniBatches,
-        counts: Tensor,
-        width: int,
-        cold: bool,
         on_step: OnStep | None,
         regulariser: Regulariser | None = None,
-    ) -> tuple[Parameters, float | None, list[float], State]:
+    ) -> tuple[Parameters, float, list[float], State]:
         """Parameters trained with a detector's loss, the learning rate, the losses and the regulariser's state."""
-        model, before = self._model(), None if cold else before
-        weights = self._start_weights(before, width, len(counts))
-        lr = self._rate(model, detector, task)
-        # Without weight decay, weights without a gradient stay as they are: train only those that are used.
-        part = _active(model, weights, batch) if self.weight_decay == 0 and regulariser is None else None
-        changing, read = (weights, batch) if part is None else (part.weights, part.batch)
-        trained = [value for name, value in changing.items() if model.trained(name)]
-        adam = Adam(trained, lr, weight_decay=self.weight_decay, kernels=choose_kernels(self.kernels, self._device))
-        steps = self.steps
-        if isinstance(batch, MiniBatches) and batch.model is None:
-            # One pass over the labelled vertices, if that is neither too few steps nor too expensive.
-            steps = min(max(_MORE_STEPS * steps, batch.per_epoch), _MOST_STEPS * steps)
-        seed = (self.seed, self.tasks_)
-        run = train if self.trainer is None else self.trainer.train
-        after = on_step
-        if on_step is not None and steps != self.steps:
-            after = partial(_scaled_step, on_step, self.steps / steps)
-        given = (model, detector, changing, read, counts)
-        state: State = {}
-        if regulariser is None:
-            losses = run(*given, optimiser=adam, steps=steps, seed=seed, on_step=after)
-            weights = weights if part is None else part.merge_into(weights)
-        else:
-            classes = 0 if before is None else len(self.classes_)
-            learning = Lesson(*given, seed, before, classes, len(kept), task.graph.times[kept])
-            state = state if before is None else self._regularised
-            hook = regulariser.start(learning, state)
-            losses = train(*given, optimiser=adam, steps=steps, seed=seed, on_step=after, hook=hook)
-            state = regulariser.finish(learning, state)
-        return model.finish(weights, self._training_labels(weights, task, kept, batch, counts)), lr, losses, state
+        lr = self._rate(self._model(), detector, data.task)
+        weights, losses, state = trained_parameters(
+            data,
+            self._model(),
+            detector,
+            before,
+            lr=lr,
+            steps=self.steps,
+            weight_decay=self.weight_decay,
+            trainer=self.trainer,
+            on_step=on_step,
+            regulariser=regulariser,
+            state=self._regularised,
+            known=len(self.classes_),
+        )
+        return weights, lr, losses, state
 
-    def _training_labels(
-        self, weights: Parameters, task: Task, kept: NDArray[np.int64], batch: Batch | MiniBatches, counts: Tensor
-    ) -> Labels:
-        """The labels of all training vertices, whose vectors are computed when they are read."""
-        rows = np.concatenate([kept, np.arange(task.training.rows.start, task.training.rows.stop)])
-        targets = np.asarray(batch.targets.cpu() if isinstance(batch, Batch) else batch.targets)
-        labelled = np.flatnonzero(targets >= 0)
-
-        @cache
-        def of_window(batch: Batch) -> Tensor:
-            with torch.no_grad():
-                return self._model().predictor.forward(weights, batch, None)[1][batch.labelled]
-
-        def vectors(places: NDArray[np.integer]) -> Tensor:
-            if isinstance(batch, Batch):
-                return of_window(batch)[torch.as_tensor(places, device=self._device)]
-            model, blocks = self._model(), self._plan(batch.source).blocks
-            return exact_outputs(model, weights, batch.source, labelled[places], blocks)[1]
-
-        return Labels(counts, task.time, targets[labelled].astype(np.int64), task.graph.times[rows[labelled]], vectors)
-
-    def _start_weights(self, before: Parameters | None, inputs: int, outputs: int) -> Parameters:
-        """New parameters, with the values of those before in them."""
-        fresh = self._model().parameters(inputs, outputs, Draw(self.seed, self.tasks_))
-        weights = {name: value.to(self.device) for name, value in fresh.items()}
-        return weights if before is None else carry_over(before, weights)
-
-    def _solved(
-        self, task: Task, batch: Batch | MiniBatches, counts: Tensor, width: int, cold: bool
-    ) -> tuple[Parameters, NDArray[np.int64]]:
-        """Parameters in closed form, and codes of the vertices whose labels they contain.
-
-        A label is new if its vertex was in no earlier task with a label, so labels that arrive late, but within the
-        history, count once, too. Vertices are known by their ids: rows change if vertices are removed.
-        """
-        assert isinstance(batch, MiniBatches)  # noqa: S101  # as `_training_batch` makes them for these models
-        weights, source = self._start_weights(None if cold else self.weights_, width, len(counts)), batch.source
-        vertices = batch.labelled
-        rows = np.asarray(source.rows(vertices), np.int64)
-        codes, times = id_codes(id_columns.take(task.graph.ids, rows)), task.graph.times[rows]
-        counted = np.empty(0, np.int64) if cold or self._counted is None else self._counted
-        # If the newest slices were rolled back, those that take their place are new.
-        new = (times >= self._unused_from()) | ~np.isin(codes, counted)
-        vertices, model, blocks = vertices[new], self._model(), self._plan(source).blocks
-
-        def vectors(places: NDArray[np.integer]) -> Tensor:
-            return exact_outputs(model, weights, source, vertices[places], blocks)[1]
-
-        labels = Labels(counts, task.time, batch.targets[vertices].astype(np.int64), times[new], vectors)
+    def _solved(self, data: TrainingData, before: Parameters | None) -> tuple[Parameters, NDArray[np.int64]]:
+        """Parameters in closed form, and codes of the vertices whose labels they contain."""
         try:
-            found = model.closed_form(weights, labels)
+            return solved_parameters(data, self._model(), before, self._counted, self._unused_from())
         except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
             self._blame_file("model", error)
             raise
-        return found, np.union1d(counted, codes)
 
     def _blame_file(self, part: str, error: Exception) -> None:
         """Raise an error for a loaded learner whose state cannot be used, because its file was probably edited."""
@@ -544,7 +479,7 @@ class LifelongLearner:
             return fitted
         other = type(self)(**self.get_params())
         other._replays = False
-        for past in _tasks_before(task, needs.replay):
+        for past in tasks_before(task, needs.replay):
             other.adapt(past)
         return fitted if other.time_ is None else other._observed(task)
 
@@ -918,26 +853,3 @@ class LifelongLearner:
                 f"the regulariser {regulariser!r} needs vertices that are older than the window",
                 fix="set memory= (--memory), or choose another regulariser",
             )
-
-
-def _active(model: Model, weights: Parameters, batch: Batch | MiniBatches) -> ActiveFeatures | None:
-    """The part of a task that training can change; None if that is all of it."""
-    if isinstance(batch, Batch):
-        return active_features(model, weights, batch)
-    reader = batch.source.reader
-    columns, before = reader.used(batch.source.window.rows, batch.source.kept), reader.vocabulary.dense
-    if not model.input_weights() or len(columns) == reader.vocabulary.width - before:
-        return None
-    return ActiveFeatures.of(model, weights, batch.with_reader(replace(reader, only=columns)), columns, before)
-
-
-def _scaled_step(on_step: OnStep, scale: float, step: int, loss: float) -> None:
-    on_step(math.ceil(step * scale), loss)
-
-
-def _tasks_before(task: Task, number: int) -> list[Task]:
-    """The last tasks before one, in periods with labels, that have labels to train on."""
-    labelled = task.graph.times[: len(task.released)][task.released >= 0]
-    times = np.unique(labelled).tolist()[1:]  # before the first there is nothing to train on
-    found = [replace(task, time=time) for time in times[len(times) - min(number, len(times)) :]]
-    return [past for past in found if (past.targets >= 0).any()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -29,6 +29,7 @@ __all__ = [
     "history_sizes",
     "resolve_history",
     "tasks",
+    "tasks_before",
 ]
 
 log = logging.getLogger(__name__)
@@ -287,6 +288,14 @@ def tasks(
     size = resolve_history(graph, start, history)
     for time in np.unique(graph.times[np.searchsorted(graph.times, start) :]).tolist():
         yield Task(graph, time, size, mode, label_rate, seed, reach_back=True, label_latency=label_latency)
+
+
+def tasks_before(task: Task, number: int) -> list[Task]:
+    """Return the last tasks before one, in periods with labels, that have labels to train on."""
+    labelled = task.graph.times[: len(task.released)][task.released >= 0]
+    times = np.unique(labelled).tolist()[1:]  # before the first there is nothing to train on
+    found = [replace(task, time=time) for time in times[len(times) - min(number, len(times)) :]]
+    return [past for past in found if (past.targets >= 0).any()]
 
 
 def resolve_history(graph: EvolvingGraph, time: int, history: History) -> int | None:
