@@ -73,12 +73,10 @@ CHOSEN = (
     f"window:3+memory:class-mean:{BUDGET}",
     f"window:3+memory:pagerank:{BUDGET}",
     f"window:1+memory:class-mean:{BUDGET}+regulariser:ewc",
-    f"window:1+memory:class-mean:{BUDGET}+regulariser:lwf+model:icarl",
-    f"window:1+memory:random:{BUDGET}+regulariser:continual-gnn",
     "window:full+model:ridge",
     "window:1+model:ridge",
 )
-"""The best of the small stage, histories, cold restarts and systems of the literature to compare with, and ridge."""
+"""The best of the small stage, histories and cold restarts to compare with, and ridge."""
 FEW = (
     *HISTORIES,
     f"window:1+memory:class-mean:{BUDGET}",
