@@ -10,15 +10,17 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.special import softmax
 from sklearn.linear_model import Ridge as Reference  # type: ignore[import-untyped]
 
 from evergraph import EvergraphError, EvolvingGraph, InputError, LifelongLearner, Task, tasks
 from evergraph.datasets import synthetic
 from evergraph.detect import Softmax
-from evergraph.nn import Draw, Labels, Ridge, carry_over
+from evergraph.nn import Batch, Draw, Labels, Neighbours, Ridge, SparseMatrix, carry_over
 from evergraph.nn.base import Parameters
-from evergraph.nn.ridge import Moments, Solution
+from evergraph.nn.naive_bayes import log_likelihoods
+from evergraph.nn.ridge import Moments, Solution, fitted_scales
 
 WIDTH = 6
 
@@ -68,8 +70,8 @@ class Lives:
 
 
 def total(lives: Lives, p: Parameters, time: int = 8) -> Moments:
-    products, sums, newest = (p[name].numpy() for name in ("products", "sums", "newest"))
-    return lives.model._total(products, sums, newest, time)
+    ages = lives.model._ages(p["newest"].numpy(), time)
+    return Moments(*(np.tensordot(ages, p[name].numpy(), 1) for name in ("products", "sums")))
 
 
 def assert_like_scikit_learn(lives: Lives, rows: NDArray[np.integer], weights: NDArray[np.floating]) -> None:
@@ -107,13 +109,13 @@ def assert_like_scikit_learn(lives: Lives, rows: NDArray[np.integer], weights: N
 @pytest.mark.parametrize("balance", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("penalty", [0.01, 1.0, 30.0])
 def test_the_recursion_equals_ridge_from_scratch(penalty: float, balance: float) -> None:
-    lives = Lives(Ridge(width=WIDTH, penalty=penalty, balance=balance))
+    lives = Lives(Ridge(width=WIDTH, smoothing=0, penalty=penalty, balance=balance))
     lives.live()
     assert_like_scikit_learn(lives, lives.counted, np.ones(len(lives.counted)))
 
 
 def test_periods_that_leave_the_window_are_subtracted() -> None:
-    lives = Lives(Ridge(width=WIDTH, periods=2))
+    lives = Lives(Ridge(width=WIDTH, smoothing=0, periods=2))
     lives.live()
     rows = lives.counted[lives.periods[lives.counted] >= 6]
     assert_like_scikit_learn(lives, rows, np.ones(len(rows)))
@@ -122,28 +124,28 @@ def test_periods_that_leave_the_window_are_subtracted() -> None:
 
 
 def test_a_discount_weakens_each_vertex_by_its_age() -> None:
-    lives = Lives(Ridge(width=WIDTH, discount=0.5))
+    lives = Lives(Ridge(width=WIDTH, smoothing=0, discount=0.5))
     lives.live()
     assert_like_scikit_learn(lives, lives.counted, 0.5 ** (7 - lives.periods[lives.counted]))
-    lives = Lives(Ridge(width=WIDTH, discount=0.5, periods=3))
+    lives = Lives(Ridge(width=WIDTH, smoothing=0, discount=0.5, periods=3))
     lives.live()
     rows = lives.counted[lives.periods[lives.counted] >= 5]
     assert_like_scikit_learn(lives, rows, 0.5 ** (7 - lives.periods[rows]))
 
 
 def test_a_scratch_computation_has_the_same_head() -> None:
-    lives = Lives(Ridge(width=WIDTH, penalty=1.0))
+    lives = Lives(Ridge(width=WIDTH, smoothing=0, penalty=1.0))
     lives.live()
     scratch = lives.learn(8, lives.counted, cold=True)
     for name in ("products", "sums"):
         torch.testing.assert_close(scratch[name], lives.p[name], rtol=0, atol=1e-6 * float(scratch[name].abs().max()))
     # The scale is fitted to the vertices of each update.
-    once, again = (p["weight"] / p["scale"] for p in (scratch, lives.p))
+    once, again = (p["weight"] / p["scales"][0] for p in (scratch, lives.p))
     torch.testing.assert_close(once, again, rtol=0, atol=1e-6 * float(once.abs().max()))
 
 
 def test_growth_keeps_the_projection_and_the_sums_of_known_classes() -> None:
-    lives = Lives(Ridge(width=WIDTH))
+    lives = Lives(Ridge(width=WIDTH, smoothing=0))
     before = lives.learn(4, lives.rows(2, 4))
     after = lives.learn(8, lives.rows(4, 4))
     assert torch.equal(after["projection"][:4], before["projection"])
@@ -156,7 +158,7 @@ def test_growth_keeps_the_projection_and_the_sums_of_known_classes() -> None:
 
 
 def test_scores_of_left_out_vertices_are_those_of_a_regression_without_them() -> None:
-    lives = Lives(Ridge(width=WIDTH, discount=0.9), per_period=8)
+    lives = Lives(Ridge(width=WIDTH, smoothing=0, discount=0.9), per_period=8)
     rows, vectors = np.arange(len(lives.targets)), lives.vectors.astype(np.float64)
     weights: NDArray[np.float64] = np.power(0.9, 7 - lives.periods).astype(np.float64)
     own = np.eye(4)[lives.targets]
@@ -171,7 +173,7 @@ def test_scores_of_left_out_vertices_are_those_of_a_regression_without_them() ->
 
 def test_the_scale_makes_probabilities_hold() -> None:
     """New vertices of the same kind are as often of their most likely class as the probabilities say."""
-    lives = Lives(Ridge(width=WIDTH, penalty=0.1, balance=0.0), per_period=400)
+    lives = Lives(Ridge(width=WIDTH, smoothing=0, penalty=0.1, balance=0.0), per_period=400)
     p = lives.learn(8, lives.rows(6, 8)[::2])
     test = lives.rows(6, 8)[1::2]
     shares = softmax(lives.vectors[test] @ p["weight"].numpy() + p["bias"].numpy(), 1)
@@ -179,7 +181,7 @@ def test_the_scale_makes_probabilities_hold() -> None:
 
 
 def test_vectors_that_are_not_numbers_are_refused() -> None:
-    lives = Lives(Ridge(width=WIDTH))
+    lives = Lives(Ridge(width=WIDTH, smoothing=0))
     lives.vectors[3, 2] = np.nan
     with pytest.raises(EvergraphError, match=r"not finite\. Check the features"):
         lives.learn(8, lives.rows(2, 8))
@@ -198,6 +200,7 @@ def test_vectors_that_are_not_numbers_are_refused() -> None:
         ({"discount": 1.5}, "discount is 1.5"),
         ({"balance": -0.1}, "balance is -0.1.*from 0 to 1"),
         ({"balance": "x"}, "balance is 'x'"),
+        ({"smoothing": -1}, "smoothing is -1.*from 0 up"),
     ],
 )
 def test_settings_that_make_no_model_are_refused(settings: dict[str, Any], message: str) -> None:
@@ -241,8 +244,8 @@ def test_periods_are_counted_beyond_the_history_and_a_cold_restart_counts_the_wi
     found = {name: count for name, count in counts(learner).items() if count}
     assert task.time == 5
     # Older labels are still in a part of the sums that the next period will replace.
-    products, sums, newest = (learner.weights_[name].numpy() for name in ("products", "sums", "newest"))  # type: ignore[index]
-    inside = Ridge(width=16, periods=3)._total(products, sums, newest, task.time).sums[-1]
+    newest, sums = (learner.weights_[name].numpy() for name in ("newest", "sums"))  # type: ignore[index]
+    inside = np.tensordot(Ridge(width=16, periods=3)._ages(newest, task.time), sums, 1)[-1]
     assert {name: n for name, n in zip(learner.classes_, inside, strict=True) if n} == labels_before(GRAPH, 5, 2)
     assert sum(found.values()) >= sum(inside)
     learner.set_params(restart="cold").adapt(task)
@@ -308,3 +311,74 @@ def test_it_learns_and_takes_part_in_nothing_that_needs_steps() -> None:
 def test_it_is_a_value() -> None:
     assert Ridge() == replace(Ridge(width=4), width=512)
     assert not any(Ridge().trained(name) for name in Ridge().parameters(3, 2, Draw(0)))
+
+
+# --- with naive Bayes ------------------------------------------------------------------------------------------------
+
+
+def words_of(rows: NDArray[np.integer], features: sparse.csr_array) -> Batch:
+    """Vertices without neighbours."""
+    lonely = np.zeros(len(rows) + 1, np.int64)
+    nothing = np.empty(0, np.int64)
+    return Batch(SparseMatrix.of(features[rows]), Neighbours.of(lonely, nothing), len(rows), torch.from_numpy(nothing))
+
+
+@pytest.mark.parametrize("settings", [{}, {"discount": 0.5}, {"periods": 2}, {"periods": 3, "discount": 0.9}])
+def test_sums_of_words_by_recursion_are_those_from_scratch(settings: dict[str, Any]) -> None:
+    lives = Lives(Ridge(width=WIDTH, **settings))
+    rng, classes, words = np.random.default_rng(2), 4, 9
+    features = sparse.csr_array(
+        rng.random((len(lives.targets), words)) * (rng.random((len(lives.targets), words)) < 0.4)
+    )
+    p = lives.model.parameters(words, classes, Draw(1))
+    for time in range(3, 9):
+        rows = lives.rows(time - 1, time)
+        p = lives.model.closed_form(
+            p,
+            Labels(
+                torch.ones(classes),
+                time,
+                lives.targets[rows],
+                lives.periods[rows],
+                lambda part, rows=rows: torch.from_numpy(lives.vectors[rows[part]]),  # type: ignore[misc]
+                lambda part, rows=rows: words_of(rows[part], features),  # type: ignore[misc]
+            ),
+        )
+    weights = lives.model.discount ** (7.0 - lives.periods)
+    if lives.model.periods is not None:
+        weights[lives.periods < 8 - lives.model.periods] = 0
+    expected = features.T @ (weights[:, None] * np.eye(classes)[lives.targets])
+    found = np.tensordot(p["ages"].numpy(), p["words"].numpy(), 1)
+    np.testing.assert_allclose(found[0], expected, rtol=1e-5, atol=1e-5)
+    assert not found[1].any()  # nobody has neighbours
+
+    # The logits are the weighted sum of those of ridge regression and naive Bayes.
+    graph = Neighbours.of(np.zeros(11, np.int64), np.empty(0, np.int64))
+    x = SparseMatrix.of(features[:10])
+    readout = lives.model.output_layer(p, lives.model.hidden_layer(p, 0, x, graph, 10, None), graph, 10, None)
+    _, scale = p["scales"].tolist()
+    ridge = readout.hidden @ p["weight"] + p["bias"]
+    naive = log_likelihoods(torch.from_numpy(found).float(), lives.model.smoothing, x, graph, 10)
+    torch.testing.assert_close(readout.logits, ridge + scale * naive, rtol=1e-4, atol=1e-4)
+
+
+def test_scales_are_the_most_likely_ones() -> None:
+    """Logits that say nothing get the smallest factor, true ones their own; few vertices change them little."""
+    rng = np.random.default_rng(5)
+    logits = rng.normal(size=(20_000, 3))
+    targets = (logits + rng.gumbel(size=logits.shape)).argmax(1)
+    found = fitted_scales([logits / 2, rng.normal(size=logits.shape)], targets, np.ones(2))
+    assert found[0] == pytest.approx(2, abs=0.1)
+    assert found[1] < 0.05
+    few = fitted_scales([logits[:3] / 2], targets[:3], np.ones(1))
+    assert few[0] == pytest.approx(1, abs=0.3)
+
+
+def test_words_help_where_the_projection_is_too_narrow() -> None:
+    accuracy = {}
+    for smoothing in (0.0, 0.02):
+        learner, right = LifelongLearner(Ridge(width=4, smoothing=smoothing), Softmax()), []
+        for task in tasks(GRAPH, "full", first=3):
+            right += [*(learner.adapt(task).predict(task).best == task.truth)[~task.never_before]]
+        accuracy[smoothing] = np.mean(right)
+    assert accuracy[0.02] > accuracy[0.0] + 0.05

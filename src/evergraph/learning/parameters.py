@@ -93,8 +93,13 @@ class TrainingData:
                 return of_window(self.batch)[torch.as_tensor(places[some], device=self.device)]
             return exact_outputs(model, weights, self.batch.source, places[some], self.blocks)[1]
 
-        targets = self._targets()[places].astype(np.int64)
-        return Labels(self.counts, self.task.time, targets, self.task.graph.times[rows], vectors)
+        targets, times = self._targets()[places].astype(np.int64), self.task.graph.times[rows]
+        if isinstance(self.batch, Batch):
+            return Labels(self.counts, self.task.time, targets, times, vectors)
+        source = self.batch.source
+        return Labels(
+            self.counts, self.task.time, targets, times, vectors, lambda some: source.neighbourhood(places[some], 1)
+        )
 
 
 def trained_parameters(

@@ -144,6 +144,9 @@ class Labels:
     vectors
         Returns the hidden vectors of some of them, given by their places in ascending order, with the parameters that
         the method is given.
+    batch
+        Returns the features of some of them, which are the rows of the batch, and of all their neighbours. For
+        `Model.closed_form` only.
     """
 
     counts: Tensor
@@ -151,6 +154,7 @@ class Labels:
     targets: NDArray[np.int64]
     times: NDArray[np.int64]
     vectors: Callable[[NDArray[np.integer]], Tensor]
+    batch: Callable[[NDArray[np.integer]], Batch] | None = None
 
 
 class Model(ABC):

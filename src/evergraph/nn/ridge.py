@@ -1,4 +1,4 @@
-"""Ridge regression of fixed features: a model that is computed from sums over its vertices, without gradient steps.
+"""Ridge regression and naive Bayes: a model that is computed from sums over its vertices, without gradient steps.
 
 The vectors are features after a random projection and some steps of propagation (SGC), which nothing trains. Ridge
 regression of the classes on them needs only sums: of the products of the vectors with each other, and of the vectors
@@ -8,10 +8,14 @@ computation from scratch on the same vertices.
 The scores of a ridge regression are no probabilities: they depend on the size of each class, and large classes mask
 others. A linear map between the classes turns them into the log-probabilities of a linear discriminant analysis with
 the same penalty (Hastie, Tibshirani and Buja, Flexible Discriminant Analysis by Optimal Scoring, JASA 89, 1994).
+
+A random projection loses what rare words say. Naive Bayes (`evergraph.nn.naive_bayes`) reads each word, and its sums
+are updated in the same way. The logits are a weighted sum of those of both.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,30 +24,33 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
-from scipy.optimize import minimize_scalar
-from scipy.special import logsumexp
+from scipy.optimize import minimize
+from scipy.special import softmax
 from torch import Tensor
 
 from evergraph.errors import EvergraphError, InputError
 from evergraph.nn.base import Draw, Labels, LayeredModel, Parameters, Readout, check_settings
+from evergraph.nn.naive_bayes import Occurrences, log_likelihoods
 from evergraph.nn.ops import Matrix, Neighbours, Noise, linear, propagate
 
-__all__ = ["Moments", "Ridge", "Solution"]
+__all__ = ["Moments", "Ridge", "Solution", "fitted_scales"]
 
 Floats = NDArray[np.float64]
 
 _BLOCK = 16_384  # vertices that are added at a time
 _MOST = {"width": 8_192, "periods": 1_000}  # memory grows with width² · periods
+_MAY_BE_ZERO = ("balance", "smoothing")
 _NOT_YET = np.iinfo(np.int64).min  # period of sums without vertices
 _FEWEST = 1e-9  # sum of the weights of vertices, below which there is nothing to solve
 _ABSENT = -100.0  # log-probability of a class without vertices
-_SCALED_ON = 256  # vertices on which the logits are scaled
-_FIRST_SCALE, _SCALE_PRECISION = 0.3, 10.0  # of the scale's logarithm, before and between updates
+_SCALED_ON = 1_000  # vertices on which the logits are scaled
+_FIRST_SCALES, _SCALE_PRECISION = (0.3, 0.5), 10.0  # of ridge and naive Bayes; of a scale's logarithm between updates
+_SCALE_BOUNDS = (-7.0, 3.0)
 
 
 @dataclass(frozen=True)
 class Ridge(LayeredModel):
-    """Ridge regression of the classes on propagated features, updated without training steps.
+    """Ridge regression of the classes on propagated features and naive Bayes, updated without training steps.
 
     Each labelled vertex counts once, with the vector that it had when its label was first used; labels that change
     later count in a cold restart only. A learner's ``steps``, learning rate, detector and memory have no effect on it.
@@ -64,11 +71,13 @@ class Ridge(LayeredModel):
         Factor, above 0 and up to 1, by which vertices count less with each period; with 1, old ones count in full.
     periods
         Number of periods before a task whose vertices count, however long the history is; None for all.
+    smoothing
+        Added to the sum of each word in each class for naive Bayes; with 0, there is ridge regression only.
 
     Examples
     --------
     >>> Ridge(periods=3)
-    Ridge(hops=2, width=512, penalty=10.0, balance=0.5, discount=1.0, periods=3)
+    Ridge(hops=2, width=512, penalty=10.0, balance=0.5, discount=1.0, periods=3, smoothing=0.02)
     """
 
     hops: int = 2
@@ -77,6 +86,7 @@ class Ridge(LayeredModel):
     balance: float = 0.5
     discount: float = 1.0
     periods: int | None = None
+    smoothing: float = 0.02
 
     def __post_init__(self) -> None:
         check_settings(hops=self.hops, width=self.width, **({} if self.periods is None else {"periods": self.periods}))
@@ -87,11 +97,12 @@ class Ridge(LayeredModel):
             "penalty": (np.inf, "a number above 0"),
             "balance": (1, "a number from 0 to 1"),
             "discount": (1, "a factor above 0 and up to 1"),
+            "smoothing": (np.inf, "a number from 0 up"),
         }
         for name, (most_, what) in ranges.items():
             value = getattr(self, name)
             number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            if not number or not (0 <= value <= most_) or value == np.inf or (value == 0 and name != "balance"):
+            if not number or not (0 <= value <= most_) or value == np.inf or (value == 0 and name not in _MAY_BE_ZERO):
                 raise InputError(f"{name} is {value!r}", fix=f"set {name} to {what}")
 
     # --- the encoder --------------------------------------------------------------------------------------------------
@@ -103,8 +114,10 @@ class Ridge(LayeredModel):
             "projection": draw.signs(inputs, self.width),
             "products": draw.zeros(parts, size, size, dtype=torch.float64),
             "sums": draw.zeros(parts, size, outputs, dtype=torch.float64),
+            "words": draw.zeros(parts, 2, inputs if self.smoothing else 0, outputs),
             "newest": torch.full((parts,), _NOT_YET),
-            "scale": torch.tensor(_FIRST_SCALE, dtype=torch.float64),
+            "ages": draw.zeros(parts, dtype=torch.float64),
+            "scales": torch.tensor(_FIRST_SCALES, dtype=torch.float64),
             "weight": draw.zeros(self.width, outputs),
             "bias": draw.zeros(outputs),
         }
@@ -113,7 +126,7 @@ class Ridge(LayeredModel):
         return False
 
     def step_memory(self, inputs: int, outputs: int) -> tuple[float, float]:  # noqa: ARG002
-        return 12.0 * self.width, 0.0  # there are no gradients
+        return 12.0 * (self.width + 3 * outputs), 0.0  # there are no gradients
 
     @property
     def hidden_layers(self) -> int:
@@ -132,85 +145,151 @@ class Ridge(LayeredModel):
         rows: int,
         noise: Noise | None,  # noqa: ARG002
     ) -> Tensor:
-        if not number:
-            h = linear(h, p["projection"] * self.width**-0.5)
-        assert isinstance(h, Tensor)  # noqa: S101  # the result of a projection or propagation
-        return propagate(graph, h, rows)
+        if number:
+            assert isinstance(h, Tensor)  # noqa: S101  # the result of layer 0
+            projected, likelihoods = h[:, : self.width], h[:rows, self.width :]
+        else:
+            projected = linear(h, p["projection"] * self.width**-0.5)
+            likelihoods = torch.empty(rows, 0, device=projected.device)
+            if self.smoothing:
+                words = torch.tensordot(p["ages"].float(), p["words"], 1)
+                likelihoods = log_likelihoods(words, self.smoothing, h, graph, rows)
+        return torch.cat([propagate(graph, projected, rows), likelihoods], 1)
 
     def output_layer(self, p: Parameters, h: Matrix, graph: Neighbours, rows: int, noise: Noise | None) -> Readout:  # noqa: ARG002
         assert isinstance(h, Tensor)  # noqa: S101  # the result of a hidden layer
-        vectors = torch.nn.functional.normalize(h[:rows])
-        return Readout(vectors, p["weight"], p["bias"], vectors)
+        vectors = torch.nn.functional.normalize(h[:rows, : self.width])
+        if not self.smoothing:
+            return Readout(vectors, p["weight"], p["bias"], vectors)
+        both = torch.cat([p["weight"], p["scales"][1].float() * torch.eye(len(p["bias"]), device=vectors.device)])
+        return Readout(torch.cat([vectors, h[:rows, self.width :]], 1), both, p["bias"], vectors)
 
     # --- the head -----------------------------------------------------------------------------------------------------
 
     def closed_form(self, p: Parameters, labels: Labels) -> Parameters:
-        products, sums, newest = (p[name].cpu().numpy().copy() for name in ("products", "sums", "newest"))
+        sums = _Sums(**{name: p[name].cpu().numpy().copy() for name in _SUMS})
+        newest = self._add_new(sums, labels)
+        ages = self._ages(sums.newest, labels.time)
+        total = Moments(np.tensordot(ages, sums.products, 1), np.tensordot(ages, sums.sums, 1))
+        if total.sums[-1].sum() < _FEWEST:
+            return p | _tensors(p, **vars(sums), ages=ages)
+        solution, scales = Solution.of(total, self.penalty), p["scales"].cpu().numpy().copy()
+        if len(newest.targets):
+            words = torch.from_numpy(np.tensordot(ages.astype(np.float32), sums.words, 1))
+            scales = self._scaled(scales, solution, words, newest)
+        weight, bias = solution.head(self.balance)
+        bias = scales[0] * bias + (scales[1] * solution.prior(self.balance) if self.smoothing else 0.0)
+        bias = np.where(solution.counts > 0, bias, _ABSENT)
+        head = {"weight": (scales[0] * weight).astype(np.float32), "bias": bias.astype(np.float32)}
+        return p | _tensors(p, **vars(sums), ages=ages, scales=scales, **head)
+
+    def _add_new(self, sums: _Sums, labels: Labels) -> _Newest:
+        """Add vertices to the sums; returns the newest of them."""
         first = _NOT_YET if self.periods is None else labels.time - self.periods
         rows = np.flatnonzero(labels.times >= first)
-        recent = np.empty((0, self.width))
+        newest = rows[max(len(rows) - _SCALED_ON, 0) :]
+        vectors, words = [np.empty((0, self.width))], list[Occurrences]()
         for start in range(0, len(rows), _BLOCK):
             block = rows[start : start + _BLOCK]
-            vectors = labels.vectors(block).cpu().numpy().astype(np.float64)
-            if not np.isfinite(vectors).all():
+            found = labels.vectors(block).cpu().numpy().astype(np.float64)
+            if not np.isfinite(found).all():
                 raise EvergraphError(
                     "the vectors are not finite", fix="check the features for values that are very large or not numbers"
                 )
-            self._add(products, sums, newest, vectors, labels.targets[block], labels.times[block])
-            recent = np.concatenate([recent, vectors])[-_SCALED_ON:]
-        total = self._total(products, sums, newest, labels.time)
-        if total.sums[-1].sum() < _FEWEST:
-            return p | _tensors(p, products=products, sums=sums, newest=newest)
-        solution, scale = Solution.of(total, self.penalty), float(p["scale"])
-        if len(recent):
-            last = rows[-len(recent) :]
-            weights = self._weights(labels.time - 1, labels.times[last])
-            scale = solution.scale(recent, labels.targets[last], weights, self.balance, scale)
-        weight, bias = solution.head(self.balance)
-        head = {"weight": (scale * weight).astype(np.float32), "bias": (scale * bias).astype(np.float32)}
-        return p | _tensors(p, products=products, sums=sums, newest=newest, scale=np.array(scale), **head)
+            occurrences = Occurrences.of(labels.batch(block)) if self.smoothing and labels.batch is not None else None
+            self._add(sums, found, occurrences, labels.targets[block], labels.times[block])
+            kept = np.flatnonzero(block >= newest[0])
+            vectors.append(found[kept])
+            words += [] if occurrences is None else [occurrences[kept]]
+        weights = self._weights(labels.time - 1, labels.times[newest])
+        joined = Occurrences.joined(words) if words else None
+        return _Newest(labels.targets[newest], weights, np.concatenate(vectors), joined)
 
     def _add(
         self,
-        products: Floats,
-        sums: Floats,
-        newest: NDArray[np.int64],
+        sums: _Sums,
         vectors: Floats,
+        words: Occurrences | None,
         targets: NDArray[np.int64],
         times: NDArray[np.int64],
     ) -> None:
-        """Add vertices to the sums."""
-        parts = self._parts(times)
+        """Add a block of vertices to the sums."""
+        parts = np.zeros_like(times) if self.periods is None else times % self.periods
         for part in np.unique(parts):
             rows = np.flatnonzero(parts == part)
-            self._renew(products[part], sums[part], newest[part : part + 1], int(times[rows].max()))
-            found = Moments.of(vectors[rows], targets[rows], sums.shape[2], self._weights(newest[part], times[rows]))
-            products[part] += found.products
-            sums[part] += found.sums
+            self._renew(sums, part, int(times[rows].max()))
+            weights = self._weights(sums.newest[part], times[rows])
+            found = Moments.of(vectors[rows], targets[rows], sums.sums.shape[2], weights)
+            sums.products[part] += found.products
+            sums.sums[part] += found.sums
+            if words is not None:
+                words[rows].add_to(sums.words[part], targets[rows], weights)
 
-    def _parts(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The part of the sums in which vertices of a period are counted."""
-        return np.zeros_like(times) if self.periods is None else times % self.periods
+    def _scaled(self, before: Floats, solution: Solution, words: Tensor, newest: _Newest) -> Floats:
+        """The factors of the logits of ridge and of naive Bayes, fitted to the newest vertices."""
+        there = np.flatnonzero(solution.counts > 0)
+        logits = [solution.left_out(newest.vectors, newest.targets, newest.weights, self.balance)]
+        if newest.words is not None:
+            likelihoods = newest.words.left_out(words, self.smoothing, newest.targets, newest.weights)
+            logits.append(likelihoods + solution.prior(self.balance))
+        targets = np.searchsorted(there, newest.targets)
+        found = fitted_scales([part[:, there] for part in logits], targets, before[: len(logits)])
+        return np.append(found, before[len(logits) :])
 
     def _weights(self, time: int | np.int64, times: NDArray[np.int64]) -> Floats:
         """The weight at a period of vertices of other periods."""
         found: Floats = self.discount ** (time - times).astype(np.float64)
         return found
 
-    def _renew(self, products: Floats, sums: Floats, newest: NDArray[np.int64], time: int) -> None:
+    def _renew(self, sums: _Sums, part: int, time: int) -> None:
         """Let a part of the sums be of a later period: weaken it, or empty it if it is of one period only."""
-        if time <= newest[0]:
+        before = sums.newest[part]
+        if time <= before:
             return
-        kept = 0.0 if self.periods is not None or newest[0] == _NOT_YET else self.discount ** float(time - newest[0])
-        products *= kept
-        sums *= kept
-        newest[0] = time
+        kept = 0.0 if self.periods is not None or before == _NOT_YET else self.discount ** float(time - before)
+        if kept < 1:
+            sums.products[part] *= kept
+            sums.sums[part] *= kept
+            sums.words[part] *= kept
+        sums.newest[part] = time
 
-    def _total(self, products: Floats, sums: Floats, newest: NDArray[np.int64], time: int) -> Moments:
-        """The sums of all vertices that count at a period."""
+    def _ages(self, newest: NDArray[np.int64], time: int) -> Floats:
+        """The weight of each part of the sums at a period."""
         first = _NOT_YET + 1 if self.periods is None else time - self.periods
-        weights = [self.discount ** float(time - 1 - at) if at >= first else 0.0 for at in newest.tolist()]
-        return Moments(np.tensordot(weights, products, 1), np.tensordot(weights, sums, 1))
+        return np.array([self.discount ** float(time - 1 - at) if at >= first else 0.0 for at in newest.tolist()])
+
+
+_SUMS = ("products", "sums", "words", "newest")
+
+
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    """The sums over vertices, in parts: one for each period if only the last ones count.
+
+    Parameters
+    ----------
+    products, sums
+        As in `Moments`.
+    words
+        Sums of own features and of neighbours' features for each class (`Occurrences.add_to`).
+    newest
+        Newest period of the vertices of each part.
+    """
+
+    products: Floats
+    sums: Floats
+    words: NDArray[np.float32]
+    newest: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class _Newest:
+    """Vertices that the sums contain, for fitting the factors of the logits."""
+
+    targets: NDArray[np.int64]
+    weights: Floats
+    vectors: Floats
+    words: Occurrences | None
 
 
 def _tensors(p: Parameters, **arrays: NDArray[Any]) -> Parameters:
@@ -312,11 +391,18 @@ class Solution:
         found: Floats = inverse[:, None] * np.linalg.inv(inside) * self.counts.sum()
         return found
 
+    def prior(self, balance: float) -> Floats:
+        """Return the log-probability of each class before anything is known of a vertex; 0 for an absent class."""
+        found: Floats = (1 - balance) * np.log(
+            np.where(self.counts > 0, self.counts, self.counts.sum()) / self.counts.sum()
+        )
+        return found
+
     def _bias(self, balance: float) -> Floats:
         """The log-probability of each class at the mean vector."""
         there, centres = self.counts > 0, self.scatter / np.maximum(self.counts, 1e-300)
-        prior = (1 - balance) * np.log(np.where(there, self.counts, 1) / self.counts.sum())
-        return np.where(there, prior - (centres * (self.weight @ self._between)).sum(0) / 2, _ABSENT)
+        distances = (centres * (self.weight @ self._between)).sum(0) / 2
+        return np.where(there, self.prior(balance) - distances, _ABSENT)
 
     def _left_out(self, vectors: Floats, targets: NDArray[np.integer], weights: Floats) -> Floats:
         """Scores, less the intercept of the mean vector, of vertices from a regression on all others.
@@ -333,20 +419,32 @@ class Solution:
         found: Floats = (away @ self.weight + mean - leverage * own) / (1 - leverage)
         return found - (mean - share * own) / (1 - share)
 
-    def scale(
-        self, vectors: Floats, targets: NDArray[np.integer], weights: Floats, balance: float, before: float
-    ) -> float:
-        """Return the factor of the logits with which vertices are most likely that the sums contain.
+    def left_out(self, vectors: Floats, targets: NDArray[np.integer], weights: Floats, balance: float) -> Floats:
+        """Return the logits that vertices, which the sums contain, have without them."""
+        return self._left_out(vectors, targets, weights) @ self._between + self._bias(balance)
 
-        The scores of each vertex are those without it: they follow from its leverage. The factor of the last update
-        counts like some vertices.
-        """
-        logits = self._left_out(vectors, targets, weights) @ self._between + self._bias(balance)
-        chosen = logits[np.arange(len(targets)), targets]
 
-        def loss(log_scale: float) -> float:
-            scale = np.exp(log_scale)
-            surprise = (logsumexp(scale * logits, axis=1) - scale * chosen).sum()
-            return float(surprise + _SCALE_PRECISION * (log_scale - np.log(before)) ** 2 / 2)
+def fitted_scales(logits: Sequence[Floats], targets: NDArray[np.integer], before: Floats) -> Floats:
+    """Return the factors of several logits whose weighted sum makes the targets most likely.
 
-        return float(np.exp(minimize_scalar(loss, bounds=(-7, 3), method="bounded", options={"xatol": 0.01}).x))
+    The factors of the last update count like some vertices.
+
+    Examples
+    --------
+    >>> fitted_scales([np.array([[2.0, 0.0]] * 1000)], np.repeat([0, 1], [900, 100]), np.ones(1)).round(1).tolist()
+    [1.1]
+    """
+    own, start = np.arange(len(targets)), np.log(before)
+
+    def loss(log_scales: Floats) -> tuple[float, Floats]:
+        scales = np.exp(log_scales)
+        total = sum(scale * part for scale, part in zip(scales, logits, strict=True))
+        shares = softmax(total, axis=1)
+        away = _SCALE_PRECISION * (log_scales - start)
+        surprise = -np.log(shares[own, targets] + 1e-300).sum() + away @ (log_scales - start) / 2
+        slopes = [((shares * part).sum() - part[own, targets].sum()) for part in logits]
+        return float(surprise), scales * slopes + away
+
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=[_SCALE_BOUNDS] * len(logits))
+    scales: Floats = np.exp(found.x)
+    return scales

@@ -1,0 +1,139 @@
+"""Naive Bayes: how often each feature occurs in each class, as a classifier that is computed from sums.
+
+It takes features as counts of words, as multinomial naive Bayes does (Rennie, Shih, Teevan and Karger, Tackling the
+Poor Assumptions of Naive Bayes Text Classifiers, ICML 2003, on weights such as TF-IDF instead of counts). Own features
+and the mean of the neighbours' features are two texts of a vertex. Dense columns and negative values do not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+from torch import Tensor
+
+from evergraph.nn.base import Batch
+from evergraph.nn.ops import Matrix, MixedMatrix, Neighbours, SparseMatrix, linear, mix_mean
+
+__all__ = ["Occurrences", "log_likelihoods", "log_shares"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Occurrences:
+    """The features of some vertices.
+
+    Parameters
+    ----------
+    own
+        Their own features.
+    near
+        The mean of their neighbours' features; without neighbours 0.
+    """
+
+    own: sparse.csr_array
+    near: sparse.csr_array
+
+    @classmethod
+    def of(cls, batch: Batch) -> Occurrences:
+        """Return the features of a batch's rows, of which all neighbours are in the batch."""
+        columns = batch.x.shape[1]
+        x = sparse.csr_array((len(batch.graph), columns), dtype=np.float32)
+        if (counts := _counted(batch.x)) is not None:
+            found = counts.to_scipy()
+            before = columns - found.shape[1]
+            x = sparse.csr_array((found.data, found.indices + before, found.indptr), shape=(found.shape[0], columns))
+        rows = batch.rows
+        indptr, indices = (part.cpu().numpy() for part in (batch.graph.indptr[: rows + 1], batch.graph.indices))
+        counted = np.repeat(np.arange(rows), np.diff(indptr))
+        others = indices[: indptr[-1]]
+        proper = others != counted  # each vertex is among its neighbours
+        degrees = np.maximum(np.bincount(counted[proper], minlength=rows), 1)
+        values = (1 / degrees)[counted[proper]].astype(np.float32)
+        mean = sparse.csr_array((values, (counted[proper], others[proper])), shape=(rows, x.shape[0]))
+        return cls(x[:rows], sparse.csr_array(mean @ x))
+
+    def __getitem__(self, rows: NDArray[np.integer]) -> Occurrences:
+        return Occurrences(self.own[rows], self.near[rows])
+
+    @classmethod
+    def joined(cls, parts: Sequence[Occurrences]) -> Occurrences:
+        """Return those of several blocks of vertices, in this order."""
+        return cls(
+            *(
+                sparse.csr_array(sparse.vstack(found))
+                for found in zip(*((one.own, one.near) for one in parts), strict=True)
+            )
+        )
+
+    def add_to(self, sums: NDArray[np.float32], targets: NDArray[np.integer], weights: Floats) -> None:
+        """Add the features of the vertices to the sums of their classes, an array of [2, features, classes]."""
+        member = sparse.csr_array((weights, (np.arange(len(targets)), targets)), shape=(len(targets), sums.shape[2]))
+        for total, features in zip(sums, (self.own, self.near), strict=True):
+            found = (features.T @ member).tocoo()
+            np.add.at(total, (found.row, found.col), found.data)
+
+    def left_out(self, sums: Tensor, smoothing: float, targets: NDArray[np.integer], weights: Floats) -> Floats:
+        """Return the log-likelihoods of the classes of vertices that the sums contain, as if they did not."""
+        shares = log_shares(sums, smoothing).numpy()
+        found: Floats = np.zeros((len(targets), sums.shape[2]))
+        counts, features_there = sums.numpy().astype(np.float64), _there(sums).sum(1).numpy()
+        for part, features in enumerate((self.own, self.near)):
+            found += features @ shares[part]
+            own = features.tocoo()
+            classes, removed = targets[own.row], weights[own.row] * own.data
+            before = counts[part, own.col, classes]
+            change = own.data * np.log((np.maximum(before - removed, 0) + smoothing) / (before + smoothing))
+            length, gone = features.sum(1), np.bincount(own.row, removed, minlength=len(targets))
+            # Nothing is left out of a sum without any feature.
+            total = np.maximum(counts[part].sum(0)[targets] + smoothing * features_there[part], smoothing)
+            shorter = length * np.log(np.maximum(total - gone, smoothing) / total)
+            found[np.arange(len(targets)), targets] += np.bincount(own.row, change, minlength=len(targets)) - shorter
+        return found
+
+
+def log_shares(sums: Tensor, smoothing: float) -> Tensor:
+    """Return the logarithm of the share of each feature in each class, smoothed.
+
+    Features that no class has have 0: they say nothing.
+
+    Examples
+    --------
+    >>> log_shares(torch.tensor([[[3.0, 0.0], [1.0, 0.0], [0.0, 0.0]]]), 1.0).exp().mul(6).round().tolist()
+    [[[4.0, 3.0], [2.0, 3.0], [6.0, 6.0]]]
+    """
+    there = _there(sums)
+    totals = sums.sum(1, keepdim=True) + smoothing * there.sum(1, keepdim=True)
+    found = torch.log(sums + smoothing) - torch.log(totals)
+    return torch.where(there, found, torch.zeros_like(found))
+
+
+def log_likelihoods(sums: Tensor, smoothing: float, x: Matrix, graph: Neighbours, rows: int) -> Tensor:
+    """Return the log-likelihood of each class for the first vertices of a graph."""
+    classes = sums.shape[2]
+    counts = _counted(x)
+    if counts is None:
+        return torch.zeros(rows, classes, device=sums.device)
+    own, near = log_shares(sums, smoothing)[:, x.shape[1] - counts.shape[1] :]
+    both = linear(counts, torch.cat([own, near], 1))
+    # The sum over neighbours contains the vertex itself.
+    mixed = mix_mean(graph, torch.cat([torch.zeros_like(both[:, classes:]), both[:, classes:]], 1), rows)
+    others = graph.degree[:rows, None] - 1
+    mean = (mixed * (others + 1) - both[:rows, classes:]) / others.clamp(min=1)
+    return both[:rows, :classes] + torch.where(others > 0, mean, torch.zeros_like(mean))
+
+
+def _there(sums: Tensor) -> Tensor:
+    """Whether any class has a feature."""
+    return (sums > 0).any(2, keepdim=True)
+
+
+def _counted(x: Matrix) -> SparseMatrix | None:
+    """The columns that count, without negative values."""
+    found = x.sparse if isinstance(x, MixedMatrix) else x
+    return None if isinstance(found, Tensor) else replace(found, stored=found.stored.clamp(min=0))
