@@ -197,8 +197,9 @@ def test_mini_batches_and_whole_windows_give_the_same_means(monkeypatch: pytest.
     assert one.vocabulary_ is not None
     make = Plan.of
     monkeypatch.setattr(Plan, "of", lambda *given, **more: replace(make(*given, **more), whole=False, batch=32))
-    parts = one._training_batch(task, one.vocabulary_, one.classes_)
-    found = one._training_labels(one.weights_, task, one.kept_.rows(task), *parts)
+    batch, counts = one._training_batch(task, one.vocabulary_, one.classes_)
+    data = one._data(task, one.kept_, batch, counts, one.vocabulary_.width)
+    found = data.labels(MODEL, one.weights_, *data.labelled)
     torch.testing.assert_close(MODEL.finish(one.weights_, found)["means"], one.weights_["means"])
 
 

@@ -36,7 +36,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw nothing, which takes seconds."""
-    monkeypatch.setattr("evergraph.report.learners.cost_figure", lambda _: None)
+    monkeypatch.setattr("evergraph.report.learners.cost_figure", lambda *_: None)
     monkeypatch.setattr("evergraph.presentation.style.save", lambda _, stem, __: [stem.with_name(f"{stem.name}.png")])
 
 
