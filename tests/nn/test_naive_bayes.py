@@ -8,8 +8,8 @@ import torch
 from scipy import sparse
 from sklearn.naive_bayes import MultinomialNB  # type: ignore[import-untyped]
 
-from evergraph.nn import Batch, MixedMatrix, Neighbours, SparseMatrix
-from evergraph.nn.naive_bayes import Occurrences, log_likelihoods, log_shares
+from evergraph.nn import Batch, Matrix, MixedMatrix, Neighbours, SparseMatrix
+from evergraph.nn.naive_bayes import Occurrences, log_likelihoods, log_shares, smoothed_totals
 
 VERTICES, WORDS, CLASSES, SMOOTHING = 40, 15, 3, 0.1
 
@@ -30,6 +30,14 @@ def words(seed: int = 0) -> sparse.csr_array:
 def batch(x: sparse.csr_array, edges: sparse.csr_array, rows: int = VERTICES) -> Batch:
     neighbours = Neighbours.of(edges.indptr, edges.indices)
     return Batch(SparseMatrix.of(x), neighbours, rows, torch.empty(0, dtype=torch.int64))
+
+
+def shares_of(sums: torch.Tensor) -> torch.Tensor:
+    return log_shares(sums, smoothed_totals(sums, SMOOTHING), SMOOTHING)
+
+
+def likelihoods(sums: torch.Tensor, x: Matrix, neighbours: Neighbours, rows: int) -> torch.Tensor:
+    return log_likelihoods(shares_of(sums), x, neighbours, rows)
 
 
 def mean_of_neighbours(x: sparse.csr_array, edges: sparse.csr_array) -> np.ndarray:
@@ -57,7 +65,7 @@ def test_likelihoods_are_those_of_scikit_learn_for_own_words_and_for_those_of_ne
     rng = np.random.default_rng(3)
     targets, weights = rng.integers(0, CLASSES, VERTICES), rng.random(VERTICES)
     sums, whole = learnt(np.array_split(rng.permutation(VERTICES), 4), targets, weights)
-    ours = log_likelihoods(sums, SMOOTHING, whole.x, whole.graph, VERTICES).numpy()
+    ours = likelihoods(sums, whole.x, whole.graph, VERTICES).numpy()
     own, near = words().toarray(), mean_of_neighbours(words(), graph())
     expected = sum(texts @ reference(texts, targets, weights).feature_log_prob_.T for texts in (own, near))
     np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-4)
@@ -67,14 +75,16 @@ def test_likelihoods_are_those_of_scikit_learn_for_own_words_and_for_those_of_ne
 def test_the_first_vertices_of_a_sample_need_only_their_neighbours() -> None:
     targets = np.arange(VERTICES) % CLASSES
     sums, whole = learnt([np.arange(VERTICES)], targets)
-    few = log_likelihoods(sums, SMOOTHING, whole.x, whole.graph, 5)
-    torch.testing.assert_close(few, log_likelihoods(sums, SMOOTHING, whole.x, whole.graph, VERTICES)[:5])
+    few = likelihoods(sums, whole.x, whole.graph, 5)
+    torch.testing.assert_close(few, likelihoods(sums, whole.x, whole.graph, VERTICES)[:5])
 
 
 def test_likelihoods_of_vertices_that_are_left_out_are_those_of_a_classifier_without_them() -> None:
     targets = np.random.default_rng(4).integers(0, CLASSES, VERTICES)
     sums, whole = learnt([np.arange(VERTICES)], targets)
-    ours = Occurrences.of(whole).left_out(sums, SMOOTHING, targets, np.ones(VERTICES))
+    ours = Occurrences.of(whole).left_out(
+        sums.numpy(), smoothed_totals(sums, SMOOTHING), SMOOTHING, targets, np.ones(VERTICES)
+    )
     own, near = words().toarray(), mean_of_neighbours(words(), graph())
     for row in range(0, VERTICES, 3):
         rest = np.arange(VERTICES) != row
@@ -86,10 +96,10 @@ def test_words_that_were_never_seen_say_nothing() -> None:
     sums = torch.zeros(2, 3, 2)
     sums[:, 0] = 2.0
     sums[:, 1, 0] = 1.0
-    shares = log_shares(sums, SMOOTHING)
+    shares = shares_of(sums)
     assert (shares[:, 2] == 0).all()
     torch.testing.assert_close(shares.exp()[:, :2].sum(1), torch.ones(2, 2))
-    assert not log_shares(torch.zeros(2, 3, 2), SMOOTHING).any()
+    assert not shares_of(torch.zeros(2, 3, 2)).any()
 
 
 def test_dense_columns_and_negative_values_do_not_count() -> None:
@@ -102,7 +112,7 @@ def test_dense_columns_and_negative_values_do_not_count() -> None:
     sums = torch.zeros(2, 3, 2)
     sums[:, 1:, 0] = 1.0
     sums[:, 2, 1] = 1.0
-    with_words = log_likelihoods(sums, SMOOTHING, mixed, Neighbours.of(two.indptr, two.indices), 2)
-    assert with_words[0].tolist() == pytest.approx(log_shares(sums, SMOOTHING)[1, 1].tolist())
-    dense = log_likelihoods(sums, SMOOTHING, torch.ones(2, 3), Neighbours.of(two.indptr, two.indices), 2)
+    with_words = likelihoods(sums, mixed, Neighbours.of(two.indptr, two.indices), 2)
+    assert with_words[0].tolist() == pytest.approx(shares_of(sums)[1, 1].tolist())
+    dense = likelihoods(sums, torch.ones(2, 3), Neighbours.of(two.indptr, two.indices), 2)
     assert not dense.any()

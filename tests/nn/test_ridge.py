@@ -19,7 +19,7 @@ from evergraph.datasets import synthetic
 from evergraph.detect import Softmax
 from evergraph.nn import Batch, Draw, Labels, Neighbours, Ridge, SparseMatrix, carry_over
 from evergraph.nn.base import Parameters
-from evergraph.nn.naive_bayes import log_likelihoods
+from evergraph.nn.naive_bayes import log_likelihoods, log_shares, smoothed_totals
 from evergraph.nn.ridge import Moments, Solution, fitted_scales
 
 WIDTH = 6
@@ -358,7 +358,8 @@ def test_sums_of_words_by_recursion_are_those_from_scratch(settings: dict[str, A
     readout = lives.model.output_layer(p, lives.model.hidden_layer(p, 0, x, graph, 10, None), graph, 10, None)
     _, scale = p["scales"].tolist()
     ridge = readout.hidden @ p["weight"] + p["bias"]
-    naive = log_likelihoods(torch.from_numpy(found).float(), lives.model.smoothing, x, graph, 10)
+    sums, smoothing = torch.from_numpy(found).float(), lives.model.smoothing
+    naive = log_likelihoods(log_shares(sums, smoothed_totals(sums, smoothing), smoothing), x, graph, 10)
     torch.testing.assert_close(readout.logits, ridge + scale * naive, rtol=1e-4, atol=1e-4)
 
 

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from evergraph.errors import InputError
 from evergraph.names import DEFAULT_MODEL, build_model
-from evergraph.nn.ops import Kernels, Matrix, MixedMatrix, Neighbours, Noise, linear, mean_beside
+from evergraph.nn.ops import Kernels, Matrix, Neighbours, Noise, linear, mean_beside, used_columns
 
 if TYPE_CHECKING:
     from evergraph.nn.sampling import Edges, LocalGraph
@@ -520,13 +520,5 @@ def active_features(model: Model, weights: Parameters, batch: Batch) -> ActiveFe
     names = model.input_weights()
     if not names or isinstance(batch.x, Tensor):
         return None
-    stored = batch.x.sparse if isinstance(batch.x, MixedMatrix) else batch.x
-    pattern, before = stored.pattern, batch.x.shape[1] - stored.shape[1]
-    columns, indices = torch.unique(pattern.indices, return_inverse=True)
-    if len(columns) == pattern.columns:
-        return None
-    # The columns stay in order: on one thread no sum changes (on several, fewer columns may be split differently).
-    pattern = replace(pattern, indices=indices.to(pattern.indices.dtype), columns=len(columns))
-    stored = replace(stored, pattern=pattern)
-    x = MixedMatrix(batch.x.dense, stored) if isinstance(batch.x, MixedMatrix) else stored
-    return ActiveFeatures.of(model, weights, replace(batch, x=x), columns, before)
+    x, columns = used_columns(batch.x)
+    return None if x is batch.x else ActiveFeatures.of(model, weights, replace(batch, x=x), columns, 0)

@@ -19,7 +19,7 @@ from torch import Tensor
 from evergraph.nn.base import Batch
 from evergraph.nn.ops import Matrix, MixedMatrix, Neighbours, SparseMatrix, linear, mix_mean
 
-__all__ = ["Occurrences", "log_likelihoods", "log_shares"]
+__all__ = ["Occurrences", "log_likelihoods", "log_shares", "smoothed_totals"]
 
 Floats = NDArray[np.float64]
 
@@ -78,59 +78,62 @@ class Occurrences:
             found = (features.T @ member).tocoo()
             np.add.at(total, (found.row, found.col), found.data)
 
-    def left_out(self, sums: Tensor, smoothing: float, targets: NDArray[np.integer], weights: Floats) -> Floats:
+    def left_out(
+        self, sums: NDArray[np.float32], totals: Tensor, smoothing: float, targets: NDArray[np.integer], weights: Floats
+    ) -> Floats:
         """Return the log-likelihoods of the classes of vertices that the sums contain, as if they did not."""
-        shares = log_shares(sums, smoothing).numpy()
+        columns = np.unique(np.concatenate([self.own.indices, self.near.indices]))
+        counts = sums[:, columns]
+        shares, before = log_shares(torch.from_numpy(counts), totals, smoothing).numpy(), totals.numpy()[:, targets]
         found: Floats = np.zeros((len(targets), sums.shape[2]))
-        counts, features_there = sums.numpy().astype(np.float64), _there(sums).sum(1).numpy()
-        for part, features in enumerate((self.own, self.near)):
+        for part, features in enumerate((self.own[:, columns], self.near[:, columns])):
             found += features @ shares[part]
-            own = features.tocoo()
-            classes, removed = targets[own.row], weights[own.row] * own.data
-            before = counts[part, own.col, classes]
-            change = own.data * np.log((np.maximum(before - removed, 0) + smoothing) / (before + smoothing))
-            length, gone = features.sum(1), np.bincount(own.row, removed, minlength=len(targets))
-            # Nothing is left out of a sum without any feature.
-            total = np.maximum(counts[part].sum(0)[targets] + smoothing * features_there[part], smoothing)
-            shorter = length * np.log(np.maximum(total - gone, smoothing) / total)
-            found[np.arange(len(targets)), targets] += np.bincount(own.row, change, minlength=len(targets)) - shorter
+            entries = features.tocoo()
+            removed = weights[entries.row] * entries.data
+            count = counts[part, entries.col, targets[entries.row]].astype(np.float64)
+            change = entries.data * np.log((np.maximum(count - removed, 0) + smoothing) / (count + smoothing))
+            gone = np.bincount(entries.row, removed, minlength=len(targets))
+            shorter = features.sum(1) * np.log(np.maximum(before[part] - gone, smoothing) / before[part])
+            found[np.arange(len(targets)), targets] += (
+                np.bincount(entries.row, change, minlength=len(targets)) - shorter
+            )
         return found
 
 
-def log_shares(sums: Tensor, smoothing: float) -> Tensor:
-    """Return the logarithm of the share of each feature in each class, smoothed.
+def smoothed_totals(sums: Tensor, smoothing: float) -> Tensor:
+    """Return the sum over all features of each class, smoothed: [2, classes] from [2, features, classes]."""
+    there = (sums > 0).any(2).sum(1, keepdim=True)
+    return sums.sum(1) + smoothing * there.clamp(min=1)
+
+
+def log_shares(sums: Tensor, totals: Tensor, smoothing: float) -> Tensor:
+    """Return the logarithm of the share of some features in each class, smoothed, from their sums.
 
     Features that no class has have 0: they say nothing.
 
     Examples
     --------
-    >>> log_shares(torch.tensor([[[3.0, 0.0], [1.0, 0.0], [0.0, 0.0]]]), 1.0).exp().mul(6).round().tolist()
+    >>> sums = torch.tensor([[[3.0, 0.0], [1.0, 0.0], [0.0, 0.0]]])
+    >>> log_shares(sums, smoothed_totals(sums, 1.0), 1.0).exp().mul(6).round().tolist()
     [[[4.0, 3.0], [2.0, 3.0], [6.0, 6.0]]]
     """
-    there = _there(sums)
-    totals = sums.sum(1, keepdim=True) + smoothing * there.sum(1, keepdim=True)
-    found = torch.log(sums + smoothing) - torch.log(totals)
-    return torch.where(there, found, torch.zeros_like(found))
+    found = torch.log(sums + smoothing) - torch.log(totals)[:, None]
+    return torch.where((sums > 0).any(2, keepdim=True), found, 0.0)
 
 
-def log_likelihoods(sums: Tensor, smoothing: float, x: Matrix, graph: Neighbours, rows: int) -> Tensor:
-    """Return the log-likelihood of each class for the first vertices of a graph."""
-    classes = sums.shape[2]
+def log_likelihoods(shares: Tensor, x: Matrix, graph: Neighbours, rows: int) -> Tensor:
+    """Return the log-likelihood of each class for the first vertices of a graph, from `log_shares` of all features."""
+    classes = shares.shape[2]
     counts = _counted(x)
     if counts is None:
-        return torch.zeros(rows, classes, device=sums.device)
-    own, near = log_shares(sums, smoothing)[:, x.shape[1] - counts.shape[1] :]
+        return torch.zeros(rows, classes, device=shares.device)
+    own, near = shares[:, x.shape[1] - counts.shape[1] :]
     both = linear(counts, torch.cat([own, near], 1))
     # The sum over neighbours contains the vertex itself.
     mixed = mix_mean(graph, torch.cat([torch.zeros_like(both[:, classes:]), both[:, classes:]], 1), rows)
     others = graph.degree[:rows, None] - 1
     mean = (mixed * (others + 1) - both[:rows, classes:]) / others.clamp(min=1)
-    return both[:rows, :classes] + torch.where(others > 0, mean, torch.zeros_like(mean))
-
-
-def _there(sums: Tensor) -> Tensor:
-    """Whether any class has a feature."""
-    return (sums > 0).any(2, keepdim=True)
+    return both[:rows, :classes] + torch.where(others > 0, mean, 0.0)
 
 
 def _counted(x: Matrix) -> SparseMatrix | None:

@@ -284,6 +284,29 @@ class Neighbours:
         return torch.stack([source[proper], target[proper]])
 
 
+def used_columns(x: Matrix) -> tuple[Matrix, Tensor]:
+    """Return features without the sparse columns that no row has, and the numbers of the columns that are left.
+
+    Examples
+    --------
+    >>> x, columns = used_columns(SparseMatrix.of(sparse.csr_array([[0.0, 2.0, 0.0], [0.0, 1.0, 0.0]])))
+    >>> x.shape, columns.tolist()
+    ((2, 1), [1])
+    """
+    stored = x.sparse if isinstance(x, MixedMatrix) else x
+    everything = torch.arange(x.shape[1], device=stored.device)
+    if isinstance(stored, Tensor):
+        return x, everything
+    columns, indices = torch.unique(stored.pattern.indices, return_inverse=True)
+    if len(columns) == stored.pattern.columns:
+        return x, everything
+    # The columns stay in order: on one thread no sum changes (on several, fewer columns may be split differently).
+    pattern = replace(stored.pattern, indices=indices.to(stored.pattern.indices.dtype), columns=len(columns))
+    narrow, before = replace(stored, pattern=pattern), x.shape[1] - stored.shape[1]
+    whole = narrow if not isinstance(x, MixedMatrix) else MixedMatrix(x.dense, narrow)
+    return whole, torch.cat([everything[:before], columns.long() + before])
+
+
 # --- features times weights ------------------------------------------------------------------------------------------
 
 

@@ -30,8 +30,8 @@ from torch import Tensor
 
 from evergraph.errors import EvergraphError, InputError
 from evergraph.nn.base import Draw, Labels, LayeredModel, Parameters, Readout, check_settings
-from evergraph.nn.naive_bayes import Occurrences, log_likelihoods
-from evergraph.nn.ops import Matrix, Neighbours, Noise, linear, propagate
+from evergraph.nn.naive_bayes import Occurrences, log_likelihoods, log_shares, smoothed_totals
+from evergraph.nn.ops import Matrix, Neighbours, Noise, linear, propagate, used_columns
 
 __all__ = ["Moments", "Ridge", "Solution", "fitted_scales"]
 
@@ -115,6 +115,7 @@ class Ridge(LayeredModel):
             "products": draw.zeros(parts, size, size, dtype=torch.float64),
             "sums": draw.zeros(parts, size, outputs, dtype=torch.float64),
             "words": draw.zeros(parts, 2, inputs if self.smoothing else 0, outputs),
+            "totals": torch.ones(2, outputs),
             "newest": torch.full((parts,), _NOT_YET),
             "ages": draw.zeros(parts, dtype=torch.float64),
             "scales": torch.tensor(_FIRST_SCALES, dtype=torch.float64),
@@ -149,11 +150,12 @@ class Ridge(LayeredModel):
             assert isinstance(h, Tensor)  # noqa: S101  # the result of layer 0
             projected, likelihoods = h[:, : self.width], h[:rows, self.width :]
         else:
-            projected = linear(h, p["projection"] * self.width**-0.5)
+            h, columns = used_columns(h)  # most words do not occur in a slice
+            projected = linear(h, p["projection"].index_select(0, columns).float())
             likelihoods = torch.empty(rows, 0, device=projected.device)
             if self.smoothing:
-                words = torch.tensordot(p["ages"].float(), p["words"], 1)
-                likelihoods = log_likelihoods(words, self.smoothing, h, graph, rows)
+                words = torch.tensordot(p["ages"].float(), p["words"].index_select(2, columns), 1)
+                likelihoods = log_likelihoods(log_shares(words, p["totals"], self.smoothing), h, graph, rows)
         return torch.cat([propagate(graph, projected, rows), likelihoods], 1)
 
     def output_layer(self, p: Parameters, h: Matrix, graph: Neighbours, rows: int, noise: Noise | None) -> Readout:  # noqa: ARG002
@@ -173,15 +175,16 @@ class Ridge(LayeredModel):
         total = Moments(np.tensordot(ages, sums.products, 1), np.tensordot(ages, sums.sums, 1))
         if total.sums[-1].sum() < _FEWEST:
             return p | _tensors(p, **vars(sums), ages=ages)
+        words = np.tensordot(ages.astype(np.float32), sums.words, 1)
+        totals = smoothed_totals(torch.from_numpy(words), self.smoothing)
         solution, scales = Solution.of(total, self.penalty), p["scales"].cpu().numpy().copy()
         if len(newest.targets):
-            words = torch.from_numpy(np.tensordot(ages.astype(np.float32), sums.words, 1))
-            scales = self._scaled(scales, solution, words, newest)
+            scales = self._scaled(scales, solution, words, totals, newest)
         weight, bias = solution.head(self.balance)
         bias = scales[0] * bias + (scales[1] * solution.prior(self.balance) if self.smoothing else 0.0)
         bias = np.where(solution.counts > 0, bias, _ABSENT)
         head = {"weight": (scales[0] * weight).astype(np.float32), "bias": bias.astype(np.float32)}
-        return p | _tensors(p, **vars(sums), ages=ages, scales=scales, **head)
+        return p | _tensors(p, **vars(sums), ages=ages, totals=totals.numpy(), scales=scales, **head)
 
     def _add_new(self, sums: _Sums, labels: Labels) -> _Newest:
         """Add vertices to the sums; returns the newest of them."""
@@ -225,12 +228,14 @@ class Ridge(LayeredModel):
             if words is not None:
                 words[rows].add_to(sums.words[part], targets[rows], weights)
 
-    def _scaled(self, before: Floats, solution: Solution, words: Tensor, newest: _Newest) -> Floats:
+    def _scaled(
+        self, before: Floats, solution: Solution, words: NDArray[np.float32], totals: Tensor, newest: _Newest
+    ) -> Floats:
         """The factors of the logits of ridge and of naive Bayes, fitted to the newest vertices."""
         there = np.flatnonzero(solution.counts > 0)
         logits = [solution.left_out(newest.vectors, newest.targets, newest.weights, self.balance)]
         if newest.words is not None:
-            likelihoods = newest.words.left_out(words, self.smoothing, newest.targets, newest.weights)
+            likelihoods = newest.words.left_out(words, totals, self.smoothing, newest.targets, newest.weights)
             logits.append(likelihoods + solution.prior(self.balance))
         targets = np.searchsorted(there, newest.targets)
         found = fitted_scales([part[:, there] for part in logits], targets, before[: len(logits)])
