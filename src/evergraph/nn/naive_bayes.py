@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -32,12 +33,15 @@ class Occurrences:
     ----------
     own
         Their own features.
-    near
-        The mean of their neighbours' features; without neighbours 0.
+    around
+        Features of vertices among which all of their neighbours are.
+    mean
+        How much each of these counts in the mean of a vertex's neighbours.
     """
 
     own: sparse.csr_array
-    near: sparse.csr_array
+    around: sparse.csr_array
+    mean: sparse.csr_array
 
     @classmethod
     def of(cls, batch: Batch) -> Occurrences:
@@ -56,26 +60,30 @@ class Occurrences:
         degrees = np.maximum(np.bincount(counted[proper], minlength=rows), 1)
         values = (1 / degrees)[counted[proper]].astype(np.float32)
         mean = sparse.csr_array((values, (counted[proper], others[proper])), shape=(rows, x.shape[0]))
-        return cls(x[:rows], sparse.csr_array(mean @ x))
+        return cls(x[:rows], x, mean)
+
+    @cached_property
+    def near(self) -> sparse.csr_array:
+        """The mean of their neighbours' features; without neighbours 0."""
+        return sparse.csr_array(self.mean @ self.around)
 
     def __getitem__(self, rows: NDArray[np.integer]) -> Occurrences:
-        return Occurrences(self.own[rows], self.near[rows])
+        return Occurrences(self.own[rows], self.around, self.mean[rows])
 
     @classmethod
     def joined(cls, parts: Sequence[Occurrences]) -> Occurrences:
         """Return those of several blocks of vertices, in this order."""
-        return cls(
-            *(
-                sparse.csr_array(sparse.vstack(found))
-                for found in zip(*((one.own, one.near) for one in parts), strict=True)
-            )
+        own, around = (
+            sparse.csr_array(sparse.vstack([getattr(one, name) for one in parts])) for name in ("own", "around")
         )
+        return cls(own, around, sparse.csr_array(sparse.block_diag([one.mean for one in parts])))
 
     def add_to(self, sums: NDArray[np.float32], targets: NDArray[np.integer], weights: Floats) -> None:
         """Add the features of the vertices to the sums of their classes, an array of [2, features, classes]."""
         member = sparse.csr_array((weights, (np.arange(len(targets)), targets)), shape=(len(targets), sums.shape[2]))
-        for total, features in zip(sums, (self.own, self.near), strict=True):
-            found = (features.T @ member).tocoo()
+        # The mean of each vertex would take much more memory.
+        for total, added in zip(sums, (self.own.T @ member, self.around.T @ (self.mean.T @ member)), strict=True):
+            found = added.tocoo()
             np.add.at(total, (found.row, found.col), found.data)
 
     def left_out(

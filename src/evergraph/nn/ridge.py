@@ -203,7 +203,8 @@ class Ridge(LayeredModel):
             self._add(sums, found, occurrences, labels.targets[block], labels.times[block])
             kept = np.flatnonzero(block >= newest[0])
             vectors.append(found[kept])
-            words += [] if occurrences is None else [occurrences[kept]]
+            if occurrences is not None and len(kept):
+                words.append(occurrences[kept])
         weights = self._weights(labels.time - 1, labels.times[newest])
         joined = Occurrences.joined(words) if words else None
         return _Newest(labels.targets[newest], weights, np.concatenate(vectors), joined)
