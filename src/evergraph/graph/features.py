@@ -148,10 +148,15 @@ class SparseFeatures:
         return len(self.columns)
 
     @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns. Unlike those of `columns`, they are decoded only once."""
+        return tuple(self.columns)
+
+    @cached_property
     def name_ranks(self) -> NDArray[np.int32]:
         """Rank of each column by its name. The order of two columns does not depend on the others."""
         ranks = np.empty(self.width, np.int32)
-        ranks[np.argsort(np.array(list(self.columns), object))] = np.arange(self.width, dtype=np.int32)
+        ranks[np.argsort(np.array(self.names, object))] = np.arange(self.width, dtype=np.int32)
         return ranks
 
     @property

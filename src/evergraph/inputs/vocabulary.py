@@ -199,9 +199,11 @@ class Vocabulary:
             known = self._places[block]
             if block in ("words", "categories"):
                 features = self._sparse(task.graph, block)
-                columns = features.columns
+                columns: Iterable[str] = features.names
                 if block == "categories" or self.text != "global":
-                    columns = columns.take(np.flatnonzero(features.count_texts(len(task.released))))
+                    columns = [
+                        features.names[place] for place in np.flatnonzero(features.count_texts(len(task.released)))
+                    ]
                 # By name: the numbers of columns depend on everything the graph contains, including its future.
                 runs.append((block, tuple(sorted(set(columns) - known.keys()))))
             elif block == "classes":
@@ -351,7 +353,7 @@ class FeatureReader:
             if isinstance(stored, WordCounts) and own.text != "counts":
                 known = len(graph) if own.text == "global" else len(self.task.released)
                 weight = inverse_frequencies(stored, known)
-            place = self._places(block, stored.columns)
+            place = self._places(block, stored.names)
             found[block] = SparseBlock.of(stored.indptr, stored.indices, stored.data, self._span, place, weight)
         return found
 

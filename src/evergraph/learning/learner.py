@@ -6,6 +6,7 @@ import inspect
 import logging
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from copy import copy
 from dataclasses import replace
 from numbers import Real
@@ -233,7 +234,7 @@ class LifelongLearner:
             )
         rates = dict(self._default_rates)
         try:
-            with kept_memory():
+            with nullcontext() if self._model().solved else kept_memory():  # many steps use the same memory
                 self._adapt(task, on_step)
         except BaseException:
             self._default_rates = rates

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.optimize import minimize
 from scipy.special import softmax
 from torch import Tensor
@@ -420,7 +420,8 @@ class Solution:
         own = np.zeros((len(targets), len(self.counts)))
         own[np.arange(len(targets)), targets] = 1
         share = (np.minimum(weights / n, 0.5))[:, None]
-        leverage = weights * (away * cho_solve(self.factor, away.T, check_finite=False).T).sum(1)
+        half = solve_triangular(self.factor[0], away.T, lower=True, check_finite=False)
+        leverage = weights * (half**2).sum(0)
         leverage = np.minimum(leverage[:, None] + share, 1 - 1e-6)
         found: Floats = (away @ self.weight + mean - leverage * own) / (1 - leverage)
         return found - (mean - share * own) / (1 - share)
