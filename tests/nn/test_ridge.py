@@ -16,7 +16,8 @@ from sklearn.linear_model import Ridge as Reference  # type: ignore[import-untyp
 
 from evergraph import EvergraphError, EvolvingGraph, InputError, LifelongLearner, Task, tasks
 from evergraph.datasets import synthetic
-from evergraph.detect import Softmax
+from evergraph.detect import DOC, GDOC, Softmax
+from evergraph.detect.base import Detector
 from evergraph.nn import Batch, Draw, Labels, Neighbours, Ridge, SparseMatrix, carry_over
 from evergraph.nn.base import Parameters
 from evergraph.nn.naive_bayes import log_likelihoods, log_shares, smoothed_totals
@@ -92,13 +93,11 @@ def assert_like_scikit_learn(lives: Lives, rows: NDArray[np.integer], weights: N
     means = np.stack([np.average(vectors[targets == one], axis=0, weights=weights[targets == one]) for one in there])
     away = vectors - means[np.searchsorted(there, targets)]
     covariance = ((weights[:, None] * away).T @ away + found.penalty * np.eye(WIDTH)) / weights.sum()
-    solved = np.linalg.solve(covariance, means.T)
     # Around the mean of all, because the penalty treats the origin of the vectors as it does no other point.
     centred = means - mean
     prior = np.log(sizes / sizes.sum()) * (1 - lives.model.balance)
     logits = (vectors - mean) @ np.linalg.solve(covariance, centred.T)
     logits += prior - (centred * np.linalg.solve(covariance, centred.T).T).sum(1) / 2
-    assert solved.shape == (WIDTH, len(there))
     weight, bias = found.head(lives.model.balance)
     ours = vectors @ weight + bias
     np.testing.assert_allclose(softmax(ours, 1)[:, there], softmax(logits, 1), rtol=0, atol=1e-6)
@@ -194,7 +193,7 @@ def test_vectors_that_are_not_numbers_are_refused() -> None:
         ({"width": 10_000}, "width is 10000. Set width to at most 8,192"),
         ({"periods": 0}, "periods is 0"),
         ({"periods": 5_000}, "at most 1,000"),
-        ({"penalty": 0}, "penalty is 0.*above 0"),
+        ({"penalty": 0}, "penalty is 0.*from 0.000001 up"),
         ({"penalty": np.inf}, "penalty is inf"),
         ({"discount": 0.0}, "discount is 0.0"),
         ({"discount": 1.5}, "discount is 1.5"),
@@ -284,7 +283,7 @@ def test_an_interrupted_life_goes_on_exactly(tmp_path: Path) -> None:
     np.testing.assert_array_equal(learner._counted, whole._counted)
 
 
-def test_a_memory_limit_changes_no_number_but_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_smaller_blocks_change_no_number_but_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
     task = Task(GRAPH, 4, None)
     whole = LifelongLearner(Ridge(width=16), Softmax()).adapt(task)
     monkeypatch.setattr("evergraph.nn.ridge._BLOCK", 37)
@@ -316,51 +315,129 @@ def test_it_is_a_value() -> None:
 # --- with naive Bayes ------------------------------------------------------------------------------------------------
 
 
-def words_of(rows: NDArray[np.integer], features: sparse.csr_array) -> Batch:
-    """Vertices without neighbours."""
-    lonely = np.zeros(len(rows) + 1, np.int64)
-    nothing = np.empty(0, np.int64)
-    return Batch(SparseMatrix.of(features[rows]), Neighbours.of(lonely, nothing), len(rows), torch.from_numpy(nothing))
+class Texts:
+    """Random words of the vertices of `Lives`, and edges between vertices of the same period."""
+
+    def __init__(self, lives: Lives, words: int = 9) -> None:
+        rng, n = np.random.default_rng(2), len(lives.targets)
+        self.features = sparse.csr_array(rng.random((n, words)) * (rng.random((n, words)) < 0.4))
+        pairs = np.triu((rng.random((n, n)) < 0.1) & (lives.periods[:, None] == lives.periods), 1)
+        self.edges = sparse.csr_array((pairs | pairs.T).astype(np.float64))
+
+    @property
+    def near(self) -> NDArray[np.floating]:
+        """The mean of the neighbours' words."""
+        return (self.edges @ self.features).toarray() / np.maximum(self.edges.sum(1), 1)[:, None]
+
+    def batch(self, rows: NDArray[np.integer]) -> Batch:
+        """Some vertices, and all others behind them."""
+        order = np.concatenate([rows, np.setdiff1d(np.arange(self.edges.shape[0]), rows)])
+        edges = sparse.csr_array(self.edges[order][:, order])
+        edges.sort_indices()
+        x = SparseMatrix.of(sparse.csr_array(self.features[order]))
+        return Batch(x, Neighbours.of(edges.indptr, edges.indices), len(rows), torch.empty(0, dtype=torch.int64))
+
+    def learn(self, lives: Lives, p: Parameters, time: int, classes: int) -> Parameters:
+        """Update with the vertices of the period before a task's."""
+        rows = lives.rows(time - 1, time)
+        vectors = torch.from_numpy(lives.vectors[rows])
+        labels = Labels(
+            torch.ones(classes),
+            time,
+            lives.targets[rows],
+            lives.periods[rows],
+            lambda part: vectors[part],
+            lambda part: self.batch(rows[part]),
+        )
+        return lives.model.closed_form(p, labels)
 
 
 @pytest.mark.parametrize("settings", [{}, {"discount": 0.5}, {"periods": 2}, {"periods": 3, "discount": 0.9}])
 def test_sums_of_words_by_recursion_are_those_from_scratch(settings: dict[str, Any]) -> None:
-    lives = Lives(Ridge(width=WIDTH, **settings))
-    rng, classes, words = np.random.default_rng(2), 4, 9
-    features = sparse.csr_array(
-        rng.random((len(lives.targets), words)) * (rng.random((len(lives.targets), words)) < 0.4)
-    )
-    p = lives.model.parameters(words, classes, Draw(1))
+    lives, classes = Lives(Ridge(width=WIDTH, hops=1, **settings)), 4
+    texts = Texts(lives)
+    p = lives.model.parameters(texts.features.shape[1], classes, Draw(1))
     for time in range(3, 9):
-        rows = lives.rows(time - 1, time)
-        p = lives.model.closed_form(
-            p,
-            Labels(
-                torch.ones(classes),
-                time,
-                lives.targets[rows],
-                lives.periods[rows],
-                lambda part, rows=rows: torch.from_numpy(lives.vectors[rows[part]]),  # type: ignore[misc]
-                lambda part, rows=rows: words_of(rows[part], features),  # type: ignore[misc]
-            ),
-        )
+        before = {name: value.clone() for name, value in p.items()}
+        after = texts.learn(lives, p, time, classes)
+        assert all(torch.equal(value, p[name]) for name, value in before.items())  # nothing is changed in place
+        p = after
     weights = lives.model.discount ** (7.0 - lives.periods)
     if lives.model.periods is not None:
         weights[lives.periods < 8 - lives.model.periods] = 0
-    expected = features.T @ (weights[:, None] * np.eye(classes)[lives.targets])
+    own = weights[:, None] * np.eye(classes)[lives.targets]
     found = np.tensordot(p["ages"].numpy(), p["words"].numpy(), 1)
-    np.testing.assert_allclose(found[0], expected, rtol=1e-5, atol=1e-5)
-    assert not found[1].any()  # nobody has neighbours
+    np.testing.assert_allclose(found, [texts.features.T @ own, texts.near.T @ own], rtol=1e-5, atol=1e-5)
+    assert found[1].any()
 
     # The logits are the weighted sum of those of ridge regression and naive Bayes.
-    graph = Neighbours.of(np.zeros(11, np.int64), np.empty(0, np.int64))
-    x = SparseMatrix.of(features[:10])
-    readout = lives.model.output_layer(p, lives.model.hidden_layer(p, 0, x, graph, 10, None), graph, 10, None)
+    batch = texts.batch(np.arange(10))
+    readout = lives.model.readout(p, batch, None)
     _, scale = p["scales"].tolist()
     ridge = readout.hidden @ p["weight"] + p["bias"]
     sums, smoothing = torch.from_numpy(found).float(), lives.model.smoothing
-    naive = log_likelihoods(log_shares(sums, smoothed_totals(sums, smoothing), smoothing), x, graph, 10)
-    torch.testing.assert_close(readout.logits, ridge + scale * naive, rtol=1e-4, atol=1e-4)
+    naive = log_likelihoods(log_shares(sums, smoothed_totals(sums, smoothing), smoothing), batch.x, batch.graph, 10)
+    there = sums.any(1).any(0)
+    torch.testing.assert_close(readout.logits[:, there], (ridge + scale * naive)[:, there], rtol=1e-4, atol=1e-4)
+
+
+def test_no_text_looks_like_a_class_without_vertices() -> None:
+    lives, classes = Lives(Ridge(width=WIDTH, hops=1, periods=2)), 5  # the last class never has a vertex
+    texts = Texts(lives)
+    p = lives.model.parameters(texts.features.shape[1], classes, Draw(1))
+    for time in range(3, 9):
+        p = texts.learn(lives, p, time, classes)
+    texts.features = 1_000 * texts.features
+    assert (lives.model.readout(p, texts.batch(np.arange(40)), None).logits.argmax(1) < 4).all()
+
+
+def test_vertices_whose_weight_is_too_small_to_count_are_left_out() -> None:
+    lives = Lives(Ridge(width=WIDTH, discount=0.4))
+    lives.periods = np.arange(len(lives.periods)) * 10
+    lives.targets = np.arange(len(lives.periods)) % 3 + 1
+    lives.targets[0] = 0  # its weight is 0
+    p = lives.learn(int(lives.periods[-1]) + 1, np.arange(len(lives.periods)))
+    assert p["bias"][0] < -1_000
+    assert torch.isfinite(p["weight"]).all()
+
+
+def test_equal_vectors_can_be_solved() -> None:
+    vectors = np.full((5_000, 3), 3.0**-0.5)
+    found = Solution.of(Moments.of(vectors, np.arange(5_000) % 2, 2, np.ones(5_000)), 1e-6)
+    assert np.isfinite(found.weight).all()
+
+
+@pytest.mark.parametrize(("name", "value"), [("scales", -1.0), ("scales", np.nan), ("words", np.nan)])
+def test_state_that_cannot_be_is_refused(name: str, value: float) -> None:
+    lives, classes = Lives(Ridge(width=WIDTH, hops=1)), 4
+    texts = Texts(lives)
+    p = texts.learn(lives, lives.model.parameters(texts.features.shape[1], classes, Draw(1)), 3, classes)
+    with np.errstate(invalid="ignore"), pytest.raises(ValueError, match=r"the sums are not|finite|NaN|invalid"):
+        texts.learn(lives, p | {name: torch.full_like(p[name], value)}, 4, classes)
+
+
+def test_sums_of_words_in_too_many_periods_are_refused() -> None:
+    with pytest.raises(InputError, match="60,000 features in 75 classes take too much memory for 1,000 periods"):
+        Ridge(periods=1_000, width=4).parameters(60_000, 75, Draw(0))
+
+
+@pytest.mark.parametrize("detector", [DOC(), GDOC()])
+def test_detectors_of_probabilities_tell_vertices_apart(detector: Detector) -> None:
+    learner = LifelongLearner(Ridge(width=32), detector)
+    for task in tasks(GRAPH, "full", first=3):
+        decisions = learner.adapt(task).predict(task)
+    known = ~task.never_before
+    assert 0 < decisions.flagged[known].mean() < 0.75
+    assert decisions.score[~known].mean() > decisions.score[known].mean() if (~known).any() else True
+
+
+def test_a_learner_that_goes_back_counts_no_label_twice() -> None:
+    learner = LifelongLearner(Ridge(width=16), Softmax())
+    for task in tasks(GRAPH, "full", first=3):
+        learner.adapt(task)
+    back = learner.rewound(4)
+    assert counts(back.adapt(Task(GRAPH, 4, None))) == labels_before(GRAPH, 4)
+    assert counts(back.adapt(Task(GRAPH, 5, None))) == labels_before(GRAPH, 5)
 
 
 def test_scales_are_the_most_likely_ones() -> None:

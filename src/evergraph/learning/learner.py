@@ -265,6 +265,7 @@ class LifelongLearner:
         stacking = None if stacking is None else stacking.counted(task, classes)
         vocabulary = self._chosen(gains, task).grown(task, classes)
         cold = self.weights_ is None or self.restart == "cold" or (self.restart == "hybrid" and bool(new))
+        cold = cold or (self._model().solved and self._counted is None)
         fitted = self._observed(task)
         detector, needs = fitted.detector, fitted.detector.requires
 
@@ -738,6 +739,8 @@ class LifelongLearner:
         """Return a copy that accepts tasks from a period on, even if the learner is trained for later ones."""
         other = copy(self)
         other.time_ = None if self.time_ is None else min(self.time_, time)
+        if self._model().solved and self._unused is not None and time < self._unused:
+            other._counted = None  # the sums contain later vertices, so they cannot be continued
         other._unused = None if self._unused is None else min(self._unused, time)
         return other
 

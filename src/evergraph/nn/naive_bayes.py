@@ -84,24 +84,30 @@ class Occurrences:
         # The mean of each vertex would take much more memory.
         for total, added in zip(sums, (self.own.T @ member, self.around.T @ (self.mean.T @ member)), strict=True):
             found = added.tocoo()
-            np.add.at(total, (found.row, found.col), found.data)
+            total[found.row, found.col] += found.data.astype(np.float32)  # each place is there once
 
     def left_out(
         self, sums: NDArray[np.float32], totals: Tensor, smoothing: float, targets: NDArray[np.integer], weights: Floats
     ) -> Floats:
-        """Return the log-likelihoods of the classes of vertices that the sums contain, as if they did not."""
+        """Return the log-likelihoods of the classes of vertices that the sums contain, as if they did not.
+
+        Shares in all classes stay as they are, because they change no comparison of classes.
+        """
         columns = np.unique(np.concatenate([self.own.indices, self.near.indices]))
         counts = sums[:, columns]
         shares, before = log_shares(torch.from_numpy(counts), totals, smoothing).numpy(), totals.numpy()[:, targets]
         found: Floats = np.zeros((len(targets), sums.shape[2]))
         for part, features in enumerate((self.own[:, columns], self.near[:, columns])):
-            found += features @ shares[part]
             entries = features.tocoo()
             removed = weights[entries.row] * entries.data
+            # A feature that no other vertex has says nothing without this one.
+            shared = counts[part].sum(1)[entries.col] > removed * (1 + 1e-5)
+            found += sparse.csr_array((entries.data * shared, entries.coords), shape=features.shape) @ shares[part]
             count = counts[part, entries.col, targets[entries.row]].astype(np.float64)
-            change = entries.data * np.log((np.maximum(count - removed, 0) + smoothing) / (count + smoothing))
+            change = np.log((np.maximum(count - removed, 0) + smoothing) / (count + smoothing)) * entries.data * shared
             gone = np.bincount(entries.row, removed, minlength=len(targets))
-            shorter = features.sum(1) * np.log(np.maximum(before[part] - gone, smoothing) / before[part])
+            lengths = np.bincount(entries.row, entries.data * shared, minlength=len(targets))
+            shorter = lengths * np.log(np.maximum(before[part] - gone, smoothing) / before[part])
             found[np.arange(len(targets)), targets] += (
                 np.bincount(entries.row, change, minlength=len(targets)) - shorter
             )
@@ -115,22 +121,28 @@ def smoothed_totals(sums: Tensor, smoothing: float) -> Tensor:
 
 
 def log_shares(sums: Tensor, totals: Tensor, smoothing: float) -> Tensor:
-    """Return the logarithm of the share of some features in each class, smoothed, from their sums.
+    """Return the logarithm of the share of some features in each class, relative to their share in all classes.
 
+    So the most likely class is the same as with the shares themselves, but long texts have no large negative numbers.
     Features that no class has have 0: they say nothing.
 
     Examples
     --------
-    >>> sums = torch.tensor([[[3.0, 0.0], [1.0, 0.0], [0.0, 0.0]]])
+    >>> sums = torch.tensor([[[3.0, 1.0], [1.0, 3.0], [0.0, 0.0]]])
     >>> log_shares(sums, smoothed_totals(sums, 1.0), 1.0).exp().mul(6).round().tolist()
-    [[[4.0, 3.0], [2.0, 3.0], [6.0, 6.0]]]
+    [[[8.0, 4.0], [4.0, 8.0], [6.0, 6.0]]]
     """
-    found = torch.log(sums + smoothing) - torch.log(totals)[:, None]
+    smoothed = sums + smoothing
+    overall = torch.log(smoothed.sum(2, keepdim=True)) - torch.log(totals.sum(1))[:, None, None]
+    found = torch.log(smoothed) - torch.log(totals)[:, None] - overall
     return torch.where((sums > 0).any(2, keepdim=True), found, 0.0)
 
 
 def log_likelihoods(shares: Tensor, x: Matrix, graph: Neighbours, rows: int) -> Tensor:
-    """Return the log-likelihood of each class for the first vertices of a graph, from `log_shares` of all features."""
+    """Return the log-likelihood of each class for the first vertices of a graph, from `log_shares` of all features.
+
+    It is relative to that of all classes together.
+    """
     classes = shares.shape[2]
     counts = _counted(x)
     if counts is None:

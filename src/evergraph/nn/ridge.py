@@ -15,6 +15,7 @@ are updated in the same way. The logits are a weighted sum of those of both.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -38,11 +39,11 @@ __all__ = ["Moments", "Ridge", "Solution", "fitted_scales"]
 Floats = NDArray[np.float64]
 
 _BLOCK = 16_384  # vertices that are added at a time
-_MOST = {"width": 8_192, "periods": 1_000}  # memory grows with width² · periods
-_MAY_BE_ZERO = ("balance", "smoothing")
+_MOST = {"width": 8_192, "periods": 1_000}  # memory grows with width² · periods, and with words · classes · periods
+_MOST_NUMBERS = 1 << 29  # in the sums of words: 2 GB
 _NOT_YET = np.iinfo(np.int64).min  # period of sums without vertices
 _FEWEST = 1e-9  # sum of the weights of vertices, below which there is nothing to solve
-_ABSENT = -100.0  # log-probability of a class without vertices
+_ABSENT = -1e4  # log-probability of a class without vertices
 _SCALED_ON = 1_000  # vertices on which the logits are scaled
 _FIRST_SCALES, _SCALE_PRECISION = (0.3, 0.5), 10.0  # of ridge and naive Bayes; of a scale's logarithm between updates
 _SCALE_BOUNDS = (-7.0, 3.0)
@@ -93,22 +94,28 @@ class Ridge(LayeredModel):
         for name, most in _MOST.items():
             if (value := getattr(self, name)) is not None and value > most:
                 raise InputError(f"{name} is {value}", fix=f"set {name} to at most {most:,}")
+        tiny, large = sys.float_info.min, sys.float_info.max
         ranges = {
-            "penalty": (np.inf, "a number above 0"),
-            "balance": (1, "a number from 0 to 1"),
-            "discount": (1, "a factor above 0 and up to 1"),
-            "smoothing": (np.inf, "a number from 0 up"),
+            "penalty": (1e-6, large, "a number from 0.000001 up"),
+            "balance": (0, 1, "a number from 0 to 1"),
+            "discount": (tiny, 1, "a factor above 0 and up to 1"),
+            "smoothing": (0, large, "a number from 0 up"),
         }
-        for name, (most_, what) in ranges.items():
+        for name, (least, most_, what) in ranges.items():
             value = getattr(self, name)
             number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            if not number or not (0 <= value <= most_) or value == np.inf or (value == 0 and name not in _MAY_BE_ZERO):
+            if not number or not least <= value <= most_:
                 raise InputError(f"{name} is {value!r}", fix=f"set {name} to {what}")
 
     # --- the encoder --------------------------------------------------------------------------------------------------
 
     def parameters(self, inputs: int, outputs: int, draw: Draw) -> Parameters:
         parts, size = self.periods or 1, self.width + 1
+        if self.smoothing and 2 * parts * inputs * outputs > _MOST_NUMBERS:
+            raise InputError(
+                f"sums of {inputs:,} features in {outputs:,} classes take too much memory for {parts:,} periods each",
+                fix="count fewer periods, or leave naive Bayes out (ridge:smoothing=0)",
+            )
         return {
             # Signs project as well as normal numbers (Achlioptas, 2003) and take a byte each.
             "projection": draw.signs(inputs, self.width),
@@ -163,8 +170,11 @@ class Ridge(LayeredModel):
         vectors = torch.nn.functional.normalize(h[:rows, : self.width])
         if not self.smoothing:
             return Readout(vectors, p["weight"], p["bias"], vectors)
+        likelihoods = h[:rows, self.width :]
+        if len(p["bias"]):  # no text may look like a class without vertices
+            likelihoods = torch.where(p["bias"] <= _ABSENT, likelihoods.amin(1, keepdim=True), likelihoods)
         both = torch.cat([p["weight"], p["scales"][1].float() * torch.eye(len(p["bias"]), device=vectors.device)])
-        return Readout(torch.cat([vectors, h[:rows, self.width :]], 1), both, p["bias"], vectors)
+        return Readout(torch.cat([vectors, likelihoods], 1), both, p["bias"], vectors)
 
     # --- the head -----------------------------------------------------------------------------------------------------
 
@@ -178,12 +188,17 @@ class Ridge(LayeredModel):
         words = np.tensordot(ages.astype(np.float32), sums.words, 1)
         totals = smoothed_totals(torch.from_numpy(words), self.smoothing)
         solution, scales = Solution.of(total, self.penalty), p["scales"].cpu().numpy().copy()
-        if len(newest.targets):
+        if (solution.counts[newest.targets] > 0).any():
             scales = self._scaled(scales, solution, words, totals, newest)
         weight, bias = solution.head(self.balance)
         bias = scales[0] * bias + (scales[1] * solution.prior(self.balance) if self.smoothing else 0.0)
         bias = np.where(solution.counts > 0, bias, _ABSENT)
         head = {"weight": (scales[0] * weight).astype(np.float32), "bias": bias.astype(np.float32)}
+        if (
+            not all(np.isfinite(part).all() for part in (*head.values(), totals.numpy(), scales))
+            or not (scales > 0).all()
+        ):
+            raise ValueError("the sums are not those of any vertices")
         return p | _tensors(p, **vars(sums), ages=ages, totals=totals.numpy(), scales=scales, **head)
 
     def _add_new(self, sums: _Sums, labels: Labels) -> _Newest:
@@ -234,6 +249,7 @@ class Ridge(LayeredModel):
     ) -> Floats:
         """The factors of the logits of ridge and of naive Bayes, fitted to the newest vertices."""
         there = np.flatnonzero(solution.counts > 0)
+        newest = newest[np.flatnonzero(solution.counts[newest.targets] > 0)]  # weights may be too small to count
         logits = [solution.left_out(newest.vectors, newest.targets, newest.weights, self.balance)]
         if newest.words is not None:
             likelihoods = newest.words.left_out(words, totals, self.smoothing, newest.targets, newest.weights)
@@ -296,6 +312,10 @@ class _Newest:
     weights: Floats
     vectors: Floats
     words: Occurrences | None
+
+    def __getitem__(self, rows: NDArray[np.integer]) -> _Newest:
+        words = None if self.words is None else self.words[rows]
+        return _Newest(self.targets[rows], self.weights[rows], self.vectors[rows], words)
 
 
 def _tensors(p: Parameters, **arrays: NDArray[Any]) -> Parameters:
@@ -369,7 +389,8 @@ class Solution:
         n, counts = moments.products[-1, -1], moments.sums[-1]
         mean = moments.products[:-1, -1] / n
         total = moments.products[:-1, :-1] - np.outer(mean, n * mean)
-        absolute = penalty * max(float(np.trace(total)) / n, 1e-12)
+        spread = np.trace(total), 1e-9 * np.trace(moments.products)  # vectors may be equal but for rounding
+        absolute = penalty * max(*spread, 1e-12 * n) / n
         total[np.diag_indices_from(total)] += absolute
         factor = cho_factor(total, lower=True, overwrite_a=True, check_finite=False)
         scatter = moments.sums[:-1] - np.outer(mean, counts)
