@@ -86,12 +86,12 @@ class TrainingData:
         @cache
         def of_window(batch: Batch) -> Tensor:
             with torch.no_grad():
-                return model.predictor.forward(weights, batch, None)[1]
+                return model.encoder.forward(weights, batch, None)[1]
 
         def vectors(some: NDArray[np.integer]) -> Tensor:
             if isinstance(self.batch, Batch):
                 return of_window(self.batch)[torch.as_tensor(places[some], device=self.device)]
-            return exact_outputs(model, weights, self.batch.source, places[some], self.blocks)[1]
+            return exact_outputs(model.encoder, weights, self.batch.source, places[some], self.blocks)[1]
 
         targets, times = self._targets()[places].astype(np.int64), self.task.graph.times[rows]
         if isinstance(self.batch, Batch):

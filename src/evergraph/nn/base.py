@@ -234,6 +234,11 @@ class Model(ABC):
         """
         return self
 
+    @property
+    def encoder(self) -> Model:
+        """The model whose vectors `closed_form` and `finish` read; by default the predictor."""
+        return self.predictor
+
     def subgraphs(
         self,
         edges: Edges,  # noqa: ARG002  # sampling needs these

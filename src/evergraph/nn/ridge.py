@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -44,7 +44,7 @@ _MOST_NUMBERS = 1 << 29  # in the sums of words: 2 GB
 _NOT_YET = np.iinfo(np.int64).min  # period of sums without vertices
 _FEWEST = 1e-9  # sum of the weights of vertices, below which there is nothing to solve
 _ABSENT = -1e4  # log-probability of a class without vertices
-_SCALED_ON = 1_000  # vertices on which the logits are scaled
+_SCALED_ON = 500  # vertices on which the logits are scaled
 _FIRST_SCALES, _SCALE_PRECISION = (0.3, 0.5), 10.0  # of ridge and naive Bayes; of a scale's logarithm between updates
 _SCALE_BOUNDS = (-7.0, 3.0)
 
@@ -143,6 +143,10 @@ class Ridge(LayeredModel):
     @property
     def local_output(self) -> bool:
         return True
+
+    @property
+    def encoder(self) -> Ridge:
+        return replace(self, smoothing=0.0)
 
     def hidden_layer(
         self,
