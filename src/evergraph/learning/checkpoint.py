@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import msgspec
-import numpy as np
 import torch
 from safetensors.torch import load as tensors_from
 from safetensors.torch import save as tensors_to
@@ -33,6 +32,7 @@ from evergraph.graph.ids import as_ids
 from evergraph.inputs.vocabulary import BLOCKS, Vocabulary
 from evergraph.learning.backtest import BlockGain
 from evergraph.learning.memory import Kept, MemoryPolicy
+from evergraph.learning.parameters import Counted
 from evergraph.learning.regularise import Regulariser
 from evergraph.learning.stacking import Stacking
 from evergraph.names import described, inputs_of_version_0_1, rebuilt
@@ -142,7 +142,7 @@ def pack(learner: LifelongLearner) -> tuple[dict[str, Any], bytes]:
     stacking = {} if learner.stacking_ is None else learner.stacking_.tensors()
     tensors |= {f"stacking/{name}": value for name, value in stacking.items()}
     if learner._counted is not None:
-        tensors["counted/codes"] = torch.from_numpy(learner._counted)
+        tensors |= {f"counted/{name}": torch.from_numpy(value) for name, value in vars(learner._counted).items()}
     vocabulary = learner.vocabulary_
     content = {
         "settings": {name: described(getattr(learner, name)) for name in _PLAIN} | {"device": str(learner.device)},
@@ -249,15 +249,22 @@ def restore(learner: LifelongLearner, content: Mapping[str, Any], tensors: Mappi
     learner._unused = content.get("unused_from")
     kept = content.get("kept", {"ids": [], "since": None})
     learner.kept_ = Kept(as_ids(kept["ids"]), kept["since"])
-    counted = part("counted/").get("codes")
-    if counted is not None and (counted.dtype != torch.int64 or counted.dim() != 1):
-        raise InvalidContentError("the codes of the counted vertices are not a list of whole numbers")
-    learner._counted = None if counted is None else counted.cpu().numpy().astype(np.int64)
+    learner._counted = _counted(part("counted/"))
     learner.lr_, learner.auxiliary_lr_ = lr, auxiliary_lr
     own, learner._default_rates = learner._detector(), {}
     for detector, rate in ((own, lr), (own.requires.auxiliary, auxiliary_lr)):
         if detector is not None and rate is not None and learner.lr is None:
             learner._default_rates[type(detector)] = rate
+
+
+def _counted(tensors: Mapping[str, torch.Tensor]) -> Counted | None:
+    if not tensors:
+        return None
+    shapes = {(name, value.dtype, value.dim(), len(value)) for name, value in tensors.items() if value.dim()}
+    size = len(next(iter(tensors.values()))) if shapes else -1
+    if shapes != {(name, torch.int64, 1, size) for name in ("codes", "columns")}:
+        raise InvalidContentError("the counted vertices are not two lists of as many whole numbers")
+    return Counted(**{name: value.cpu().numpy() for name, value in tensors.items()})
 
 
 def _shapes(weights: Parameters) -> dict[str, tuple[Any, ...]]:

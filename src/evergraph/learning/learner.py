@@ -34,7 +34,7 @@ from evergraph.learning.inference import exact_outputs
 from evergraph.learning.memory import Kept, MemoryPolicy, as_memory, remember
 from evergraph.learning.memory_limit import Plan, limit_of, parse_size, size_in_words
 from evergraph.learning.minibatch import MiniBatches, WindowSource
-from evergraph.learning.parameters import TrainingData, solved_parameters, trained_parameters
+from evergraph.learning.parameters import Counted, TrainingData, solved_parameters, trained_parameters
 from evergraph.learning.regularise import Regulariser
 from evergraph.learning.stacking import Stacking
 from evergraph.learning.task import AUTO_LEVEL, Decisions, Task, tasks_before
@@ -188,7 +188,7 @@ class LifelongLearner:
         self._loaded = False  # the state comes from a file
         self._excluded: frozenset[str] = frozenset()
         self._unused: int | None = None  # first period whose labels were not used
-        self._counted: NDArray[np.int64] | None = None  # codes of the vertices in the sums of a model in closed form
+        self._counted: Counted | None = None  # the vertices in the sums of a model in closed form
         self._replays = True
         self._built: tuple[object, Model] | None = None
         self._check()
@@ -328,10 +328,10 @@ class LifelongLearner:
         )
         return weights, lr, losses, state
 
-    def _solved(self, data: TrainingData, before: Parameters | None) -> tuple[Parameters, NDArray[np.int64]]:
-        """Parameters in closed form, and codes of the vertices whose labels they contain."""
+    def _solved(self, data: TrainingData, before: Parameters | None) -> tuple[Parameters, Counted]:
+        """Parameters in closed form, and the vertices whose labels they contain."""
         try:
-            return solved_parameters(data, self._model(), before, self._counted, self._unused_from())
+            return solved_parameters(data, self._model(), before, self._counted or Counted(), self._unused_from())
         except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
             self._blame_file("model", error)
             raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any, Literal
 
@@ -25,7 +25,7 @@ from evergraph.nn import Batch, Draw, Labels, Model, carry_over
 from evergraph.nn.adam import Adam
 from evergraph.nn.base import ActiveFeatures, Parameters, active_features
 
-__all__ = ["TrainingData", "solved_parameters", "trained_parameters"]
+__all__ = ["Counted", "TrainingData", "solved_parameters", "trained_parameters"]
 
 _MORE_STEPS, _MOST_STEPS = 4, 10  # times as many with mini-batches; 4 was chosen on metamath (scripts/minibatch.py)
 
@@ -67,12 +67,15 @@ class TrainingData:
     @property
     def labelled(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Places of the vertices with a label in the window, kept ones included, and their rows in the graph."""
-        targets, training = self._targets(), self.task.training.rows
+        targets, training = self.columns, self.task.training.rows
         places = np.flatnonzero(targets >= 0)
         return places, np.concatenate([self.kept, np.arange(training.start, training.stop)])[places]
 
-    def _targets(self) -> NDArray[np.integer]:
-        return np.asarray(self.batch.targets.cpu() if isinstance(self.batch, Batch) else self.batch.targets)
+    @property
+    def columns(self) -> NDArray[np.int64]:
+        """Column of the class of each vertex, -1 without a label, up to the last one that has a label."""
+        found = self.batch.targets.cpu() if isinstance(self.batch, Batch) else self.batch.targets
+        return np.asarray(found, np.int64)
 
     def start(self, model: Model, before: Parameters | None) -> Parameters:
         """Return new parameters, with the values of those before in them."""
@@ -93,7 +96,7 @@ class TrainingData:
                 return of_window(self.batch)[torch.as_tensor(places[some], device=self.device)]
             return exact_outputs(model.encoder, weights, self.batch.source, places[some], self.blocks)[1]
 
-        targets, times = self._targets()[places].astype(np.int64), self.task.graph.times[rows]
+        targets, times = self.columns[places], self.task.graph.times[rows]
         if isinstance(self.batch, Batch):
             return Labels(self.counts, self.task.time, targets, times, vectors)
         source = self.batch.source
@@ -149,21 +152,52 @@ def trained_parameters(
     return model.finish(weights, data.labels(model, weights, *data.labelled)), losses, state
 
 
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """The vertices whose labels the parameters of a model in closed form contain.
+
+    Parameters
+    ----------
+    codes
+        Codes of their ids, ascending. Rows would change if vertices are removed.
+    columns
+        Column of the class with which each is counted.
+    """
+
+    codes: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    columns: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def holds(self, codes: NDArray[np.int64], columns: NDArray[np.int64]) -> bool:
+        """Whether each counted vertex is among the given ones, with the same class."""
+        order = np.argsort(codes)
+        place = np.minimum(np.searchsorted(codes, self.codes, sorter=order), len(codes) - 1)
+        found = order[place]
+        return bool((codes[found] == self.codes).all() and (columns[found] == self.columns).all())
+
+    def with_new(self, codes: NDArray[np.int64], columns: NDArray[np.int64]) -> Counted:
+        """Return them together with new ones; a vertex that is counted already keeps its class."""
+        both, first = np.unique(np.concatenate([self.codes, codes]), return_index=True)
+        return Counted(both, np.concatenate([self.columns, columns])[first])
+
+
 def solved_parameters(
-    data: TrainingData, model: Model, before: Parameters | None, counted: NDArray[np.int64] | None, unused_from: int
-) -> tuple[Parameters, NDArray[np.int64]]:
-    """Return parameters in closed form, and codes of the vertices whose labels they contain.
+    data: TrainingData, model: Model, before: Parameters | None, counted: Counted, unused_from: int
+) -> tuple[Parameters, Counted]:
+    """Return parameters in closed form, and the vertices whose labels they contain.
 
     A label is new if its vertex was in no earlier task with a label, so labels that arrive late, but within the
-    history, count once, too. Vertices are known by their ids: rows change if vertices are removed. If the newest slices
-    were rolled back, those that take their place, from the period ``unused_from`` on, are new.
+    history, count once, too. If the newest slices were rolled back, those that take their place, from the period
+    ``unused_from`` on, are new. If the history is the whole past and a label that was counted has changed or is gone,
+    all are counted again.
     """
-    weights, (places, rows) = data.start(model, before), data.labelled
-    codes = id_codes(id_columns.take(data.task.graph.ids, rows))
-    counted = np.empty(0, np.int64) if before is None or counted is None else counted
-    new = (data.task.graph.times[rows] >= unused_from) | ~np.isin(codes, counted)
+    places, rows = data.labelled
+    codes, columns = id_codes(id_columns.take(data.task.graph.ids, rows)), data.columns[places]
+    if before is None or (data.task.training.rows.start == 0 and not counted.holds(codes, columns)):
+        before, counted = None, Counted()
+    new = (data.task.graph.times[rows] >= unused_from) | ~np.isin(codes, counted.codes)
+    weights = data.start(model, before)
     found = model.closed_form(weights, data.labels(model, weights, places[new], rows[new]))
-    return found, np.union1d(counted, codes)
+    return found, counted.with_new(codes[new], columns[new])
 
 
 def _active(model: Model, weights: Parameters, batch: Batch | MiniBatches) -> ActiveFeatures | None:

@@ -201,9 +201,9 @@ def _panel(panel: Axes, comparison: LearnerComparison, graph: str, cost: Cost) -
         panel.plot([], [], label=style.plain(name), **look)  # the legend shows a filled marker
         panel.plot(costs[number], values[number], markerfacecolor=face, zorder=2, **look)
     panel.set_xscale("log")
-    if costs and max(costs) / min(costs) < 10:  # a range without a power of ten would have no labels
-        panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        panel.xaxis.set_minor_formatter(NullFormatter())
+    few = bool(costs) and max(costs) / min(costs) < 30  # too few powers of ten for labels
+    panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if few else (1,)))
+    panel.xaxis.set_minor_formatter(NullFormatter())
     panel.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     panel.margins(0.12)
 
