@@ -53,8 +53,9 @@ _SCALE_BOUNDS = (-7.0, 3.0)
 class Ridge(LayeredModel):
     """Ridge regression of the classes on propagated features and naive Bayes, updated without training steps.
 
-    Each labelled vertex counts once, with the vector that it had when its label was first used; labels that change
-    later count in a cold restart only. A learner's ``steps``, learning rate, detector and memory have no effect on it.
+    Each labelled vertex counts once, with the vector that it had when its label was first used. If labels change, all
+    vertices are counted again, provided that the history is the whole past, or in a cold restart. A learner's
+    ``steps``, learning rate, detector and memory have no effect on it.
 
     Parameters
     ----------
